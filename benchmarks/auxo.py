@@ -91,7 +91,6 @@ SENSITIVITY: dict[str, Changes] = {
     "split from round 5": {"auxo.first-split": 5},
     "split from round 20": {"auxo.first-split": 20},
     "split from round 30": {"auxo.first-split": 30},
-    "split exponent 1": {"auxo.split-exponent": 1.0},
     "at most 2 parts": {"auxo.parts": 2},
     "at most 3 parts": {"auxo.parts": 3},
     "at most 8 parts": {"auxo.parts": 8},

@@ -23,14 +23,17 @@ from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import Trainer
-from ..core.methods.ios import Ios
+from ..core.methods.ios import PAST
 from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import flat_floats
 from ..core.wire.supports import encode_signed_support, encode_support
 from ..selectors.cohorts.similarity_clusters import similarity_clusters
-from ..selectors.similarities.cosine import cosine_matrix
-from ..selectors.similarities.euclidean import euclidean_matrix
-from ..selectors.similarities.gram import centred_cosines, gram_matrix
+from ..selectors.similarities.gram import (
+    centred_cosines,
+    cosine_matrix,
+    euclidean_matrix,
+    gram_matrix,
+)
 from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
 from ..selectors.similarities.importance_average import averaged
 from ..selectors.similarities.index_overlap import (
@@ -95,7 +98,7 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     data = [task.client_data(i, config.num_clients).train for i in range(clients)]
     model = task.build_model()
     trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
-    beta, loss = config[Ios].ema, functional.cross_entropy
+    beta, loss = PAST, functional.cross_entropy
     size = sum(parameter.numel() for parameter in model.parameters())
     averages = received = np.zeros((clients, size), dtype=np.float32)
     for number in range(1, rounds + 1):

@@ -39,7 +39,6 @@ METHODS: dict[str, Settings] = {
     "fedbalancer": {"data-selector": "fedbalancer"},
     "sld": {"data-selector": "sld"},
     "ode-balanced": ODE,
-    "ode-balanced, weights by store": {**ODE, "ode.client-weights": "stored"},
     "ode-balanced, by lot": {**ODE, "ode.estimator": "none"},
     "ode-balanced, exact gradient": {**ODE, "ode.estimator": "exact"},
     "ode": PAPER_ODE,
@@ -49,26 +48,12 @@ METHODS: dict[str, Settings] = {
     "reservoir, equal weights": {"data-selector": "reservoir", "weighting": "uniform"},
 }
 COMPARED = ("ode-balanced", "ode")
-# As ode-balanced, which has no such limit
-FIVE: Settings = {
-    **{"data-selector": "ode", "ode.clients-per-label": 5},
-    **{"ode.quantities": "proportional", "ode.client-weights": "velocity"},
-}
 PARTS: dict[str, Settings] = {
     "ode-balanced": {},
     "without valuation": {"ode.estimator": "none"},
     "without estimators": {"ode.estimator": "stored"},
-    "without coordination": {"ode.coordinate": False},
     "exact gradient": {"ode.estimator": "exact"},
     "participants only": {"ode.estimator": "participants"},
-    "normalised values": {"ode.normalize": True},
-    "weights by store": {"ode.client-weights": "stored"},
-    "even quantities": {"ode.quantities": "even"},
-    "balanced quantities": {"ode.quantities": "balanced"},
-    "matched quantities": {"ode.quantities": "matched"},
-    "2 labels a client": {"ode.labels-per-client": 2},
-    "5 clients a label": FIVE,
-    "5 clients a label, not covered": {**FIVE, "ode.cover": False},
 }
 # Table 1 and appendix C.2: 5 local epochs of full batches, each client's data in 500 rounds
 PAPER: Settings = {
@@ -119,7 +104,6 @@ TASKS: dict[str, Settings] = {
         "num-clients": 8,
         "fraction-train": 0.25,
         "stream.capacity": 10,
-        "ode.labels-per-client": 2,
     },
 }
 RATES = {"synthetic": 0.03, "fashion": 0.02, "har": 0.01, "traffic": 0.05, "few": 0.1}

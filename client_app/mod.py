@@ -1,9 +1,9 @@
-"""A client's half of the methods as a Flower mod, around the train function of another app.
+"""The client side of all methods as a Flower mod, around your own train function.
 
-``app = ClientApp(mods=[forager.client_mod(model=Net, data=load_data)])`` answers what the server
-asks and does around training what the methods of the run need. Which methods, and with which
-settings, comes with every message. Without a model and data, the client still says who it is, keeps
-its affinity to cohorts, sends top-k updates, and lets the similarity of its update ride on replies.
+``app = ClientApp(mods=[forager.client_mod(model=Net, data=load_data)])`` answers the server's
+questions and adds to training what the methods of the run need. Every message carries the methods
+and their settings. Without a model and data, the client still identifies itself, keeps its affinity
+to cohorts, sends top-k updates, and adds the similarity of its update to its replies.
 """
 
 from collections.abc import Callable
@@ -142,17 +142,17 @@ def client_mod(
     Parameters
     ----------
     model : Module or callable
-        The model, or what makes one; its ``state_dict`` has the names of the arrays that travel.
-        Without it and ``data``, questions about the client's data stay unanswered, and the server
-        goes by what needs no question.
+        The model, or a function that returns one; its ``state_dict`` has the names of the arrays
+        in messages. Without it and ``data``, the client answers no question about its data, and
+        the server chooses it by its age.
     data : callable
         Takes the context and returns the client's training data: a pair of inputs and labels, or a
-        data set or data loader whose items are such pairs. Always in the same order.
+        data set or data loader whose items are such pairs, always in the same order.
     loss : callable, optional
-        Takes outputs and labels; returns each sample's loss, or their mean. Cross-entropy by
+        Takes outputs and labels; returns one loss per sample, or their mean. Cross-entropy by
         default.
     trains : bool (default: False)
-        Whether Forager trains, by the settings of the run, in place of your train function:
+        Whether Forager trains, with the settings of the run, instead of your train function.
         SCAFFOLD, MOON and other objectives need it.
 
     Examples

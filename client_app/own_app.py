@@ -21,7 +21,8 @@ from ..core.learning.train_settings import local_steps, train_settings
 from ..core.tasks import ClientData, Split
 from ..core.tasks.errors import SayableError
 from ..core.tasks.own_app import AppProblem, as_split
-from ..core.tasks.task import OwnTask
+from ..core.tasks.own_task import OwnData
+from ..core.tasks.task import Task
 from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, CORESET, NUM_EXAMPLES, TRAIN_LOSS
 from ..core.wire.records import attach, entries, filled, records_of
@@ -68,10 +69,10 @@ class OwnSide(ClientSide):
         self.batch: ClientBatch | None = None
         self.was_given_data = False
 
-    def _load_task(self, config: RunConfig) -> OwnTask:
+    def _load_task(self, config: RunConfig) -> Task:
         assert self.app is not None
-        self._own = OwnTask(config.task_spec(), self.app)
-        return self._own
+        spec = config.task_spec()
+        return Task(spec, OwnData(self.app, spec))
 
     @cached_property
     def hooks(self) -> list[ClientHook]:
@@ -91,7 +92,7 @@ class OwnSide(ClientSide):
         """Return what the app says that the client holds."""
         if self._data is None:
             raise SayableError("this needs forager.client_mod(model=..., data=...), both of them")
-        return [self._own.take(as_split(self._data(context))) for context in contexts]
+        return [self.task.take(as_split(self._data(context))) for context in contexts]
 
     @cached_property
     def packing(self) -> Packing:
@@ -162,19 +163,19 @@ class OwnSide(ClientSide):
 
 
 def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
-    """Return what to train on: a coreset, what a stream left, or the data themselves.
+    """Return the samples to train on: a coreset, the store of a stream, or all of the data.
 
-    For your train function, between loading the data and training on them.
+    Call it in your train function, after loading the data.
 
     Parameters
     ----------
     message : Message
         The training message.
     data : pair of arrays or tensors, data set, or data loader
-        What the ``data`` function of :func:`forager.client_mod` returns; what comes back has the
-        same form.
+        What the ``data`` function of :func:`forager.client_mod` returns. The result has the same
+        form.
     weights : bool (default: False)
-        Whether to return triples of input, label and weight; the weight is 1 where all are equal.
+        Whether to return triples of input, label and weight. Equal weights are 1.
     """
     side = _at_work.get()
     if side is None or side.batch is None:

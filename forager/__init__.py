@@ -3,8 +3,8 @@
 In a checkout and in a Flower bundle the folders stand beside this one; in a wheel, below it. Either
 way they are imported under one name, as in ``forager.strategies`` or ``forager.selectors``.
 
-What an app of your own needs is here: ``from forager import client_mod, strategy``. It is
-imported when it is first used, so that a device does not load what only servers need.
+Your own app imports its parts from here: ``from forager import client_mod, strategy``. Each is
+imported on first use; a device does not load the server's parts.
 """
 
 from importlib import import_module
@@ -20,15 +20,22 @@ if not (_HERE / "core").is_dir():
 if TYPE_CHECKING:
     from .client_app.mod import client_mod
     from .client_app.own_app import local_data
+    from .core.tasks import (
+        Classification,
+        Metric,
+        MultiLabel,
+        NextToken,
+        Problem,
+        Regression,
+        Segmentation,
+    )
     from .selectors.client_selectors.age import OldestFirst
     from .selectors.client_selectors.base import Candidates, ClientSelector
+    from .selectors.client_selectors.by_loss import LocalLoss, PowerOfChoice
     from .selectors.client_selectors.cosage import CosAge
     from .selectors.client_selectors.dissimilarity import MostDissimilar
-    from .selectors.client_selectors.local_loss import LocalLoss
     from .selectors.client_selectors.oort import Oort
-    from .selectors.client_selectors.power_of_choice import PowerOfChoice
-    from .selectors.client_selectors.round_robin import RoundRobin
-    from .selectors.client_selectors.uniform import Uniform
+    from .selectors.client_selectors.plain import RoundRobin, Uniform
     from .server_app.callbacks.base import Callback
     from .server_app.library import run
     from .strategies.library import strategy
@@ -39,13 +46,18 @@ _PLACES = {
     "Candidates": f"{_SELECTORS}.base",
     "ClientSelector": f"{_SELECTORS}.base",
     "CosAge": f"{_SELECTORS}.cosage",
-    "LocalLoss": f"{_SELECTORS}.local_loss",
+    "LocalLoss": f"{_SELECTORS}.by_loss",
     "MostDissimilar": f"{_SELECTORS}.dissimilarity",
     "OldestFirst": f"{_SELECTORS}.age",
     "Oort": f"{_SELECTORS}.oort",
-    "PowerOfChoice": f"{_SELECTORS}.power_of_choice",
-    "RoundRobin": f"{_SELECTORS}.round_robin",
-    "Uniform": f"{_SELECTORS}.uniform",
+    "PowerOfChoice": f"{_SELECTORS}.by_loss",
+    "RoundRobin": f"{_SELECTORS}.plain",
+    "Uniform": f"{_SELECTORS}.plain",
+    **dict.fromkeys(
+        ("Classification", "Metric", "MultiLabel", "NextToken", "Problem", "Regression"),
+        "core.tasks",
+    ),
+    "Segmentation": "core.tasks",
     "client_mod": "client_app.mod",
     "local_data": "client_app.own_app",
     "run": "server_app.library",
@@ -54,14 +66,21 @@ _PLACES = {
 __all__ = [
     "Callback",
     "Candidates",
+    "Classification",
     "ClientSelector",
     "CosAge",
     "LocalLoss",
+    "Metric",
     "MostDissimilar",
+    "MultiLabel",
+    "NextToken",
     "OldestFirst",
     "Oort",
     "PowerOfChoice",
+    "Problem",
+    "Regression",
     "RoundRobin",
+    "Segmentation",
     "Uniform",
     "client_mod",
     "local_data",

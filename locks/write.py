@@ -22,7 +22,8 @@ from urllib.request import urlopen
 
 HERE = Path(__file__).parent
 CPU_INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
-SERVER = ("server", "datasets", "backbone", "prometheus")
+DEVICE = ("vision",)
+SERVER = (*DEVICE, "server", "datasets", "backbone", "prometheus")
 DEV = (*SERVER, "simulation", "tensorboard", "dev")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _TORCH = ("torch", "nvidia-", "cuda-", "triton")
@@ -87,7 +88,7 @@ def write(name: str, blocks: Blocks) -> None:
 
 def main() -> None:
     """Write all of them."""
-    device = resolved("pyproject.toml")
+    device = resolved("pyproject.toml", *extras(*DEVICE))
     server = resolved("pyproject.toml", *extras(*SERVER))
     # Some tools of development ask for a late release of Python 3.11.
     everything = resolved("pyproject.toml", *extras(*DEV), python="3.11.5")

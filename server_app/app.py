@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import check_simulated, unused_keys, unwise
 from ..core.config.moved import old_names
+from ..core.config.sections import AUTO
 from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.optimisers import check_optimiser
@@ -41,7 +42,7 @@ from .callbacks.base import Callback
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.standard import Budget, ClassesOfClients, EarlyStopCallback, Progress
-from .constant_baseline import baseline
+from .constant_baseline import baseline, note_data
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop
 from .memory import check_memory
@@ -132,6 +133,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.write_config(config.flat() | set_and_where)
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
+    if state is None:
+        for line in note_data(federation, task, config.num_clients * federation.simulated):
+            _warn_once(f"data: {line}")
     return folder, loop
 
 
@@ -154,8 +158,8 @@ def _federation(
     return Federation(
         route="train" if foreign else "query",
         settings=for_clients(run_config) if foreign else "",
-        deadline=min(config.round.question_deadline, config.round.deadline),
-        identify_timeout=min(60.0, config.round.deadline),
+        deadline=min(config.round.question_deadline, config.round.longest),
+        identify_timeout=min(60.0, config.round.longest),
         allowed=config.clients.names(),
         tags=read_tags(config.clients.tags),
         metrics=metrics,
@@ -220,7 +224,8 @@ def _post(grid: Grid, federation: Federation, config: RunConfig) -> Post:
     return Post(
         grid,
         federation,
-        deadline=config.round.deadline,
+        deadline=config.round.longest,
+        learns_deadline=config.round.deadline == AUTO,
         poll=config.round.poll,
         buffer=config[Aggregation].buffer,
     )

@@ -4,8 +4,10 @@ import torch
 from torch import nn
 
 from ..core.learning.evaluation import evaluate
-from ..core.log.events import Baseline
+from ..core.log.events import Baseline, ClientNames, DataChecked
 from ..core.tasks import Classification, Regression, Split, Task
+from ..core.tasks.errors import TaskError
+from ..strategies.federation.federation import Federation
 
 
 class _Always(nn.Module):
@@ -40,4 +42,20 @@ def baseline(task: Task) -> Baseline | None:
         return None
     known = [m for m in task.metrics if m.compute is None and m.name not in ("loss", "perplexity")]
     found = evaluate(_Always(answer), {}, test, task.problem, known)
-    return Baseline(what=what, metrics={metric.name: found[metric.name] for metric in known})
+    return Baseline(what=what, metrics={m.name: found[m.name] for m in known if m.name in found})
+
+
+def note_data(federation: Federation, task: Task, clients: int) -> list[str]:
+    """Write down what clients are called, and what of the data may mislead; return the latter.
+
+    Clients' own data are only known in simulation: on devices their number is 0.
+    """
+    try:
+        names, found = task.client_names(clients), task.findings(clients)
+    except TaskError:  # so many clients cannot share the data: whoever opens a client's says so
+        names, found = [], task.findings(0)
+    if names:
+        federation.note(ClientNames(names={str(i): name for i, name in enumerate(names)}))
+    if found:
+        federation.note(DataChecked(findings=found))
+    return found

@@ -48,6 +48,7 @@ class Exchange:
     resent: int = 0
     spared: dict[int, int] = field(default_factory=dict)  # bytes that a node was not sent
     took: dict[str, float] = field(default_factory=dict)  # seconds of each reply, where known
+    limit: float | None = None  # seconds that clients have, for training
 
     def reply_seconds(self) -> ReplySeconds | None:
         """Return how long a reply took in the middle, and those of the slowest clients.
@@ -141,6 +142,7 @@ class Lessons:
                 seconds=seconds,
                 simulated_seconds=simulated or None,
                 reply_seconds=exchange.reply_seconds(),
+                deadline=exchange.limit if self._federation.times.learns_deadline else None,
             )
         )
 

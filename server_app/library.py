@@ -1,4 +1,4 @@
-"""Forager's own loop in an app of somebody's: events, report, live page and resuming included."""
+"""Forager's own loop in your app, with events, report, live page and resuming."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +11,7 @@ from . import app
 
 
 class Ran(NamedTuple):
-    """What a run left behind: its folder, and how it ended."""
+    """The folder of a finished run, and why it ended."""
 
     folder: Path
     reason: str
@@ -25,21 +25,20 @@ def run(
     data: Any,
     loss: Callable[[Any, Any], Any] | None = None,
 ) -> Ran:
-    """Run one federated training of your own model, as Forager's own app does.
+    """Train your own model with Forager's own loop.
 
     Parameters
     ----------
     grid : Grid
         Flower's, from the main function of your ServerApp.
     settings : str or mapping
-        The name of a preset, or keys of Forager's run config. ``resume-from`` goes on with a run.
+        The name of a preset, or keys of Forager's run config. ``resume-from`` continues a run.
     model : Module or callable
-        The model, or what makes one.
+        The model, or a function that returns one.
     data : pair of arrays or tensors, data set or data loader
-        The server's own samples: what models are tested on, and what methods that need samples
-        get a part of.
+        The server's own samples: for testing, and a part of them for methods that need samples.
     loss : callable, optional
-        As that of :func:`forager.client_mod`.
+        As in :func:`forager.client_mod`.
     """
     app.configure_logging()
     folder, reason = app.run(grid, own_app_config(settings, model, data, loss))

@@ -21,7 +21,7 @@ from ..core.wire.keys import FROZEN, RUN, SCALE, SETTINGS, TRAIN_LOSS
 from ..core.wire.replies import Replies, ReplyStream
 from ..core.wire.requests import Requests
 from ..strategies.aggregation.metric_spread import metric_spread
-from ..strategies.layers.base import as_layer, unchanged_on_failure
+from ..strategies.layers.base import RunOver, as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .exchange import Exchange
 from .interrupt import Interrupted, stop_on_signals
@@ -93,6 +93,11 @@ class Loop:
         try:
             with stop_on_signals():
                 self.reason = self._rounds()
+        except RunOver as why:
+            self.reason, message = "completed", str(why)
+            _log.info("the run ends after round %d: %s", self.round, message)
+            if self.evaluated_round < self.round:
+                self._evaluate_on_server(self.round, self.arrays)
         except Interrupted as signal:
             self.reason, message = "interrupted", str(signal)
         except RunFailed as error:
@@ -191,6 +196,8 @@ class Loop:
             requests = Requests.of(
                 self.strategy.configure_train(server_round, self.arrays, config, self.grid)
             )
+        except RunOver:
+            raise
         except Exception as error:  # whatever a client did or did not send, the run continues
             _log.exception("round %d could not be prepared", server_round)
             raise RoundFailed(f"preparing failed: {type(error).__name__}: {error}") from error

@@ -38,7 +38,8 @@ _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
 class Post(GridWrapper):
     """A grid that waits no longer than it must.
 
-    A message carries the deadline as its time to live, one of training twice that. With a buffer,
+    A message carries the deadline as its time to live, one of training twice that. The deadline of
+    training may be learned from the times of clients; it is then never longer. With a buffer,
     as many training replies end a round, of its own messages or of earlier ones; clients that still
     train are busy.
     """
@@ -49,6 +50,7 @@ class Post(GridWrapper):
         federation: Federation,
         *,
         deadline: float = 600.0,
+        learns_deadline: bool = False,
         poll: float = 0.2,
         buffer: int = 0,
     ) -> None:
@@ -57,7 +59,8 @@ class Post(GridWrapper):
         self.ledger = federation.ledger
         self.clock = clock_of(grid, poll)
         self.deadline = deadline
-        federation.times.deadline = deadline
+        federation.times.longest = deadline
+        federation.times.learns_deadline = learns_deadline
         self.buffer = buffer
         self.round = 0
         self.last: Exchange | None = None
@@ -101,6 +104,8 @@ class Post(GridWrapper):
         kind = "train" if requests is None else requests.kind
         exchange = self.last = Exchange(kind, 0 if requests is None else len(requests))
         limit = min(deadline or self.deadline, self.deadline)
+        if kind == "train":
+            limit = exchange.limit = min(limit, self.federation.times.deadline())
         began, started = self.clock.now(), time.monotonic()
         waiting = set(self.ledger.awaited("train")) if buffered else set[str]()
         if requests is not None:
@@ -281,6 +286,7 @@ class Post(GridWrapper):
                 bad.append(row)
                 continue
             self.ledger.answered(assignment.id)
+            assignment.bytes_up = sizes[row]
             if now > assignment.sent:
                 exchange.took[keys[row]] = now - assignment.sent
             if sizes[row] + names > most:

@@ -6,6 +6,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from ..core.config import RunConfig
+from ..core.config.moved import without_fixed
 from ..core.tasks.spec import FOUND, STANDARD
 from ..core.wire.flower_private import is_simulation
 from ..strategies.federation.grids import simulates
@@ -50,7 +51,7 @@ def check_same_place(folder: RunFolder, place: str) -> None:
 
 def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
     """Raise :class:`CheckpointError` if a setting that matters differs from the checkpoint's."""
-    now, saved = config.flat(), _as_set(saved)
+    now, saved = config.flat(), without_fixed(_as_set(saved))
     free = set(_FREE_KEYS)
     if config.schedule.kind == "cosine" and not config.schedule.rounds:
         free.remove("num-server-rounds")  # the schedule ends with the run

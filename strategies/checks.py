@@ -1,7 +1,5 @@
 """What some layers cannot do without, checked before anything starts."""
 
-import math
-
 import torch
 
 from ..core.config import RunConfig
@@ -10,7 +8,7 @@ from ..core.learning.model_arrays import read_arrays
 from ..core.learning.personal import kept_names
 from ..core.methods.base import Method
 from ..core.methods.catalogue import methods
-from ..core.methods.stream import Stream
+from ..core.methods.stream import StreamSettings
 from ..core.tasks import Samples, Task, load_task
 from ..core.tasks.errors import TaskError
 from ..core.tasks.models.head import linear_head
@@ -25,17 +23,6 @@ def validation_data(config: RunConfig, wanted_by: str) -> Samples:
             f"server, which {wanted_by} needs"
         )
     return data
-
-
-def check_room(config: RunConfig) -> None:
-    """Raise an error unless a client may store at least one sample of the task."""
-    room, shape = config[Stream].capacity_bytes, load_task(config.task_spec()).input_shape
-    sample = 4 * math.prod(shape)
-    if 0 < room < sample:
-        raise TaskError(
-            f"stream.capacity-bytes = {room}: one sample of task {config.task!r} takes {sample}; "
-            "give at least that, or 0 for no limit in bytes"
-        )
 
 
 def check_model(method: Method, config: RunConfig) -> None:
@@ -72,7 +59,7 @@ def check_personal(config: RunConfig) -> None:
 def _any_problem(axis: str) -> list[str]:
     """Return the methods of an axis that work on every kind of problem, streams left out."""
     found = methods(axis).values()
-    return [m.name for m in found if "classes" not in m.needs and Stream not in m.settings]
+    return [m.name for m in found if "classes" not in m.needs and StreamSettings not in m.settings]
 
 
 def _two_samples(task: Task) -> Samples:

@@ -1,8 +1,8 @@
-"""Any method around a Flower strategy, in an app of somebody's own.
+"""Any method around a Flower strategy, in your own app.
 
 ``forager.strategy("cosage", FedAvg(fraction_train=0.3), model=Net)`` is a Flower strategy: the same
-stack of layers as in Forager's own app. How many clients take part is set on the Flower strategy,
-as always. The client side is :func:`forager.client_mod`, to which all settings travel.
+stack of layers as in Forager's own app. The Flower strategy sets how many clients take part, as
+always. The client side is :func:`forager.client_mod`; every message carries the settings to it.
 """
 
 import copy
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
@@ -22,13 +23,13 @@ from ..core.config import RunConfig, default_config, read_config
 from ..core.config.run_config import Scalar
 from ..core.tasks import load_task
 from ..core.tasks.own_app import AppProblem, register
-from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, SETTINGS
+from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, SECONDS, SETTINGS
 from ..core.wire.versions import why_nobody_connects
 from ..selectors.client_selectors.base import ClientSelector
 from .aggregation.flower_aggregator import FlowerAggregator
 from .build import build_strategy, single_model_stack
 from .federation.federation import Federation
-from .layers.base import Layer, describe
+from .layers.base import Layer, Outcome, describe
 from .layers.cohorts import Cohorts
 from .layers.selection import Selection
 
@@ -54,7 +55,7 @@ def strategy(
     loss: Callable[[Any, Any], Any] | None = None,
     selector: ClientSelector | None = None,
 ) -> "OwnAppStrategy":
-    """Return a method, or several, around a Flower strategy.
+    """Wrap a Flower strategy in one or several methods.
 
     Parameters
     ----------
@@ -63,16 +64,16 @@ def strategy(
         "coreset.budget": 0.5}``.
     inner : Strategy, optional
         One of Flower's, or your own; FedAvg by default. Its ``fraction_train`` and
-        ``fraction_evaluate`` say how many clients take part, its ``min_available_nodes`` how many
-        must be there.
+        ``fraction_evaluate`` set how many clients take part, its ``min_available_nodes`` how many
+        must be connected.
     model : Module or callable
-        The model, or what makes one.
+        The model, or a function that returns one.
     data : pair of arrays or tensors, data set or data loader, optional
         The server's own samples, for methods that need some.
     loss : callable, optional
-        As that of :func:`forager.client_mod`.
+        As in :func:`forager.client_mod`.
     selector : ClientSelector, optional
-        A rule of your own that chooses clients.
+        Your own rule that chooses clients.
 
     Examples
     --------
@@ -97,8 +98,7 @@ def strategy(
         deadline=deadline, identify_timeout=deadline, route="train", settings=for_clients(flat)
     )
     single = partial(_single_model, flower=everyone, selector=selector)
-    least = int(getattr(flower, "min_available_nodes", 1))
-    return OwnAppStrategy(build_strategy(config, federation, single), least)
+    return OwnAppStrategy(build_strategy(config, federation, single), flower)
 
 
 def own_app_config(
@@ -141,20 +141,25 @@ def _single_model(
 
 
 class OwnAppStrategy(Layer):
-    """A stack of layers under Flower's own loop, for clients of another app."""
+    """A stack of layers around a Flower strategy, under Flower's own loop."""
 
-    def __init__(self, inner: Layer, least: int) -> None:
+    def __init__(self, inner: Layer, flower: Strategy) -> None:
         super().__init__(inner)
-        self._least = least
+        self._flower = flower
+        self._least = int(getattr(flower, "min_available_nodes", 1))
 
     def describe(self) -> str:
         """Return the stack as one line."""
         return describe(self.inner)
 
+    def summary(self) -> None:
+        """Log the settings of the Flower strategy as they were given."""
+        self._flower.summary()
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Wait for as many clients as the strategy wants to see, and tell them the settings."""
+        """Wait for the clients that the strategy needs, choose some, and send the settings."""
         seconds = 0
         while len(there := list(grid.get_node_ids())) < self._least:
             if seconds == 0:
@@ -164,7 +169,14 @@ class OwnAppStrategy(Layer):
             time.sleep(1.0)
             seconds += 1
         config[SETTINGS] = self.federation.settings
-        return super().configure_train(server_round, arrays, config, grid)
+        requests = list(super().configure_train(server_round, arrays, config, grid))
+        log(logging.INFO, "configure_train: chose %d of %d nodes", len(requests), len(there))
+        return requests
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
+        """Aggregate; return the metrics that the app's own train function sent."""
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        return arrays, None if metrics is None else MetricRecord(_without_ours(metrics))
 
     @property
     def members(self) -> Mapping[str, str]:
@@ -179,6 +191,10 @@ class OwnAppStrategy(Layer):
 
     def _cohorts(self) -> Cohorts | None:
         return next((layer for layer in _layers(self) if isinstance(layer, Cohorts)), None)
+
+
+def _without_ours(metrics: MetricRecord) -> dict[str, Any]:
+    return {name: value for name, value in metrics.items() if name not in (NUM_EXAMPLES, SECONDS)}
 
 
 def _layers(stack: Strategy) -> Iterable[Layer]:

@@ -89,8 +89,8 @@ def _flower() -> Finding:
     from .flower.env import PROGRAMS, app_folder
 
     if app_folder() is None:
-        advice = "clone the project to use Flower's simulation; forager run --local works"
-        return Finding("simulation", "note", "installed without a checkout", advice)
+        advice = "forager init writes one; forager run --local works without"
+        return Finding("simulation", "note", "here is no Flower app of Forager's", advice)
     if find_spec("ray") is None:
         advice = "pip install 'forager-fl[simulation]'; forager run --local works without"
         return Finding("simulation", "note", "Ray is not installed", advice)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..core.config.own_code import own_modules
 from ..server_app.run_folder import RunFolderError
+from .flower.env import app_settings
 
 
 def check_trusted(folder: Path, config: Mapping[str, object], trust: bool) -> None:
@@ -15,7 +16,7 @@ def check_trusted(folder: Path, config: Mapping[str, object], trust: bool) -> No
     Traceback (most recent call last):
     forager...RunFolderError: theirs/config.json names code that would run: task = 'mine:Task'. ...
     """
-    named = own_modules(config)
+    named = _of_others(config)
     if named and not trust:
         raise RunFolderError(
             f"{folder / 'config.json'} names code that would run: {', '.join(named.values())}. If "
@@ -35,4 +36,10 @@ def trust_option(config: Mapping[str, object]) -> str:
     >>> trust_option({"task": "mine:Task"}), trust_option({"task": "digits"})
     (' --trust', '')
     """
-    return " --trust" if own_modules(config) else ""
+    return " --trust" if _of_others(config) else ""
+
+
+def _of_others(config: Mapping[str, object]) -> dict[str, str]:
+    """Return the modules that are not those of the app in the current folder."""
+    own = app_settings()
+    return own_modules({key: value for key, value in config.items() if own.get(key) != value})

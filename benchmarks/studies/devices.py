@@ -19,7 +19,7 @@ from ...core.config import RunConfig, Scalar, default_config, read_config
 from ...core.learning.sample_values import HeadValuation, LayersValuation, valuation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.stream import Stream
+from ...core.methods.stream import StreamSettings
 from ...core.tasks import load_task
 from ...selectors.stream_selectors.base import Offered, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
@@ -35,7 +35,10 @@ class Device:
         task = load_task(config.task_spec())
         self.x, self.y = x, y
         self.model = task.build_model()
-        places, core = config[Stream].capacity, methods("data-selector")[config.data_selector].core
+        places, core = (
+            config[StreamSettings].capacity,
+            methods("data-selector")[config.data_selector].core,
+        )
         self.rule: StreamSelector = load(core)(places, config.seed)
         self.look: HeadValuation | LayersValuation | None = None
         self.estimate: np.ndarray | None = None

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from ...core.learning.batches import batch_seed
-from ...core.methods.stream import Stream as StreamSettings
+from ...core.methods.stream import StreamSettings
 from ...core.tasks.errors import SayableError, invalid
 from ...core.tasks.streams.arrivals import Stream
 from ...core.tasks.streams.read_files import AfterReading
@@ -40,7 +40,7 @@ class Room:
 def room_of(row: ClientRow) -> Room:
     """Return what a device can store: as its node config says, else as the run does."""
     node, run = row.context.node_config, row.config[StreamSettings]
-    size = _whole(node, "stream-capacity-bytes", run.capacity_bytes, least=0)
+    size = _whole(node, "stream-capacity-bytes", 0, least=0)
     one = 4 * math.prod(row.side.packing.shape)
     if 0 < size < one:
         raise _refused("stream-capacity-bytes", size, f"at least {one}, the bytes of one sample")
@@ -87,7 +87,6 @@ def open_stream(row: ClientRow) -> Stream:
         seed=config.seed,
         partition_id=batch_seed(config.seed, row.key, 0) % 2**31,
         drift=settings.drift,
-        burst=settings.burst,
     )
 
 

@@ -24,7 +24,7 @@ from ...core.learning.batches import batch_seed
 from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.ode import Ode, ode_settings
+from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks import Samples, Split
 from ...core.tasks.streams.arrivals import Arrivals
 from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
@@ -82,7 +82,7 @@ class StreamDevice:
         self.estimate: NDArray[np.float32] | None = None
         guidance: dict[str, Any] = row.state.get(_GUIDANCE, {})
         # A run may be resumed with data or settings for which the old guidance is useless.
-        usable = guidance.get("made-for") == [self._made_for, self.config[Ode].layers]
+        usable = guidance.get("made-for") == [self._made_for, self.config[OdeSettings].layers]
         self.new_to_run = not usable or (self.looks and not guidance["model"])
         if not self.new_to_run:
             self._follow(guidance)
@@ -109,7 +109,7 @@ class StreamDevice:
     def looks(self) -> bool:
         """Whether the rule must know more of a sample than its label."""
         if self.rule.needs == "value":
-            return self.config[Ode].estimator != "none"
+            return self.config[OdeSettings].estimator != "none"
         return self.rule.needs != "nothing"
 
     @property
@@ -243,10 +243,9 @@ class StreamDevice:
 
     def _valued(self, keys: NDArray[np.int64], y: NDArray[Any], looked: Looked) -> Offered:
         """Return samples with what the rule must know of them."""
-        values: NDArray[Any] | None = looked.values
-        if values is not None and looked.norms is not None and self.config[Ode].normalize:
-            values = values / np.maximum(looked.norms, 1e-12)
-        return Offered(keys, y, losses=looked.losses, gradient_norms=looked.norms, values=values)
+        return Offered(
+            keys, y, losses=looked.losses, gradient_norms=looked.norms, values=looked.values
+        )
 
     def _take_in(self) -> Looks:
         """Follow the plan, the estimate and the model that came with the message."""
@@ -273,7 +272,7 @@ class StreamDevice:
 
         That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
         """
-        if self.config[Ode].estimator == "stored":
+        if self.config[OdeSettings].estimator == "stored":
             return (yield self._look(*self.store.read())).mean_gradient
         return self.running.report()
 
@@ -289,7 +288,7 @@ class StreamDevice:
 
     def counts_for(self, weights: NDArray[np.float32] | None) -> float:
         """Return the client's weight: that of all its samples (eq. 12), or how fast they come."""
-        ode = ode_settings(self.config)
+        ode = ode_method(self.config)
         if self.class_weights and (ode is None or ode.client_weights == "stored"):
             return float(len(self.store) if weights is None else weights.sum())
         speed = float(self.stream.label_velocity(self.row.side.num_classes).sum())
@@ -318,7 +317,7 @@ class StreamDevice:
             "unseen": self.unseen,
         }
         self.row.state[_GUIDANCE] = {
-            "made-for": [self._made_for, self.config[Ode].layers],
+            "made-for": [self._made_for, self.config[OdeSettings].layers],
             "running": self.running.state_dict(),
             "class-weights": self.class_weights,
             "model": self.model if self.looks else {},

@@ -29,7 +29,8 @@ def evaluate_clients(batch: ClientBatch) -> Replies:
         batch.metrics[AS_IT_CAME] = [own[main[0].name] for own in plain]
     found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
-    batch.metrics |= {name: [own[name] for own in found] for name in found[0]}
+    names = dict.fromkeys(name for own in found for name in own)
+    batch.metrics |= {name: [own.get(name) for own in found] for name in names}
     return batch.replies()
 
 

@@ -14,8 +14,7 @@ from ...core.config import RunConfig
 from ...core.learning.batches import batch_seed
 from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_of_all
 from ...core.methods.catalogue import methods
-from ...core.methods.coreset import Coreset as CoresetSettings
-from ...core.methods.coreset import CoresetMethod
+from ...core.methods.coreset import CoresetMethod, CoresetSettings
 from ...core.tasks import Samples, Split
 from ...core.wire.keys import CORESET, TARGETS
 from ...core.wire.records import filled
@@ -23,8 +22,8 @@ from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.confirmation import draw, own_means
 from ...selectors.data_selectors.coreset import ChosenSamples, RuleSettings, choose_coreset
 from ...selectors.data_selectors.doubt import chances
+from ...selectors.data_selectors.plain import uniform
 from ...selectors.data_selectors.trust import label_evidence, remembered
-from ...selectors.data_selectors.uniform import uniform
 from ..batch import Arrays, ClientBatch, ClientRow
 from .base import ClientHook
 
@@ -155,7 +154,6 @@ class ChosenCoreset(ClientHook):
                 ridge=settings.ridge,
                 step=settings.step,
                 residual=settings.residual,
-                radius=settings.radius,
                 equal=self.method.equal_of(settings),
             ),
         )

@@ -22,12 +22,12 @@ class SignedChanges(SupportTeller):
     def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Codes]:
         """Return the largest changes; what training left as it was has none."""
         assert outcomes is not None, "there is no change without training"
-        updates, layers = _trained_changes(batch, outcomes), self.layers(batch)
+        updates = _trained_changes(batch, outcomes)
         counts = np.broadcast_to(self.counts(np.abs(updates)), len(updates)).tolist()
         found = []
         for row, update, count in zip(batch.rows, updates, counts, strict=True):
             nothing = np.empty(0, dtype=np.int64)
-            codes = top_k_changes(update, count, layers) if update.any() else nothing
+            codes = top_k_changes(update, count) if update.any() else nothing
             row.state[_SECTION] = {"codes": codes}
             found.append(codes)
         return found

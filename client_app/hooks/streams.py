@@ -11,7 +11,7 @@ from ...core.entropy import protective
 from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcomes
 from ...core.learning.sample_values import Looked, looked_at_all
-from ...core.methods.ode import Ode, ode_settings
+from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks.errors import SayableError
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ESTIMATE
@@ -28,9 +28,10 @@ class StreamedData(ClientHook):
     chooses_data = holds_data = True
 
     def __init__(self, config: RunConfig) -> None:
-        self.noise, self.clip = config[Ode].noise, config[Ode].noise_clip
-        ode = ode_settings(config)
-        self.estimates = ode is not None and ode.estimator not in ("exact", "none")
+        ode = config[OdeSettings]
+        self.noise, self.clip = ode.noise, ode.noise_clip
+        reported = ode.estimator not in ("exact", "none")
+        self.estimates = ode_method(config) is not None and reported
         self.private = config.privacy == "local-dp"
 
     def before(self, batch: ClientBatch) -> None:

@@ -21,7 +21,7 @@ from ...core.learning.job import Outcomes
 from ...core.learning.train_settings import TrainSettings
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.ios import Ios
+from ...core.methods.ios import HASHES, PAST, Ios
 from ...core.tasks import Samples
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import PAYLOAD, SIGNATURE, SIZE, SUPPORT
@@ -100,7 +100,7 @@ class SupportTeller(ClientHook):
         size, tag = sum(math.prod(shape) for shape in shapes.values()), model_tag(shapes)
         some = [supports[row] for row in rows]
         if form == SIGNATURE:
-            hashing = Hashing(self.settings.hashes, seed=self.seed)
+            hashing = Hashing(HASHES, seed=self.seed)
             signed = [(self.signature(hashing, own), own.size) for own in some]
             sent = [encode_signature(own, count, size, tag) for own, count in signed]
         else:
@@ -120,12 +120,6 @@ class SupportTeller(ClientHook):
     def usual(self, importance: Floats, most: int) -> Indices | int:
         """Return K where no share is set."""
         return usual_size(int(importance.shape[1]), most)
-
-    def layers(self, batch: ClientBatch) -> list[int] | None:
-        """Return the sizes of the layers, if the support is to be filled layer by layer."""
-        shapes = trainable_shapes(batch.side.trainer.model)
-        sizes = [math.prod(shape) for shape in shapes.values()]
-        return sizes if self.settings.per_layer else None
 
 
 class ImportantIndices(SupportTeller):
@@ -161,7 +155,7 @@ class ImportantIndices(SupportTeller):
         past = [row.state.get(_SECTION, {"rounds": 0, "average": None}) for row in batch.rows]
         nothing = np.zeros(measured.shape[1], dtype=np.float32)
         before = [nothing if own["average"] is None else own["average"] for own in past]
-        importance = averaged(np.stack(before), measured, self.settings.ema)
+        importance = averaged(np.stack(before), measured, PAST)
         for row, own, average in zip(batch.rows, past, importance, strict=True):
             row.state[_SECTION] = {"rounds": int(own["rounds"]) + 1, "average": average.copy()}
         return self._largest(importance, batch)
@@ -171,7 +165,7 @@ class ImportantIndices(SupportTeller):
         return self._largest(np.stack([own["average"] for own in last(batch, _SECTION)]), batch)
 
     def _largest(self, importance: Floats, batch: ClientBatch) -> list[Indices]:
-        return top_k_supports(importance, self.counts(importance), self.layers(batch))
+        return top_k_supports(importance, self.counts(importance))
 
     def _importance(self, batch: ClientBatch, models: Models) -> Floats:
         if batch.squares is not None:  # none where an app of the user's own trains
@@ -211,7 +205,7 @@ class PaperIndices(ImportantIndices):
         """Return the supports that the clients sent last."""
         kept = last(batch, _SECTION)
         sizes = np.array([own["k"] for own in kept])
-        return top_k_supports(np.stack([own["average"] for own in kept]), sizes, self.layers(batch))
+        return top_k_supports(np.stack([own["average"] for own in kept]), sizes)
 
     def tell(self, batch: ClientBatch, supports: list[Indices], form: str) -> None:
         """Add each client's own K to what it sends."""
@@ -231,7 +225,7 @@ class PaperIndices(ImportantIndices):
         used = [min(int(k or mine), importance.shape[1]) for k, mine in zip(told, own, strict=True)]
         for row, k in zip(batch.rows, used, strict=True):
             row.state[_SECTION] = {**row.state[_SECTION], "k": k}
-        return top_k_supports(importance, np.array(used), self.layers(batch))
+        return top_k_supports(importance, np.array(used))
 
     def _stable(self, importance: Floats, parts: Floats, most: int) -> int:
         """Return K by coverage, or of the two above it the first that is stable (lines 6 to 9)."""

@@ -6,26 +6,43 @@ they need, offer, send and release.
 
 from collections.abc import Callable, Mapping
 
-from ..methods.base import Method, Settings
+from ..methods.aggregators import Aggregation
+from ..methods.base import Method
 from ..methods.catalogue import all_settings, chosen, methods
+from ..methods.cohort import CohortSettings
+from ..methods.privacy import Dp
+from ..methods.stream import StreamMethod
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
-from .with_buffer import problems_of_buffer
+from .sections import AUTO
 
 Found = list[Method]
+
+# With a buffer (FedBuff): those that need only the replies of a round, and have been tested.
+_WITH_BUFFER = {
+    "cohorts": ("none", "split-test", "ifca", "cfl"),
+    "objective": ("sgd", "prox", "gce", "sce"),
+    "privacy": ("none", "local-dp"),
+}
 
 
 def impossible(config: RunConfig) -> list[str]:
     """Return what no single key gets wrong but several do together."""
     active = chosen(config.axes())
+    kinds = dict.fromkeys(kind for method in active for kind in method.settings)
     return [
         *_of_participants(config, active),
-        *(problem for settings in _read_by(config, active) for problem in settings.problems()),
+        *(problem for kind in kinds for problem in config[kind].problems()),
         *_of_axes(active),
-        *(line for method in active for line in _unmet_needs(method, config, active)),
+        *(
+            line
+            for method in active
+            for need in method.needs_in(config)
+            for line in _NEEDS[need](method, config, active)
+        ),
         *_of_fine_tuning(config),
         *_of_scaling(config, active),
-        *problems_of_buffer(config, participants(config)),
+        *_of_buffer(config, participants(config)),
     ]
 
 
@@ -81,11 +98,6 @@ def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
     return [k for k, v in given.items() if k in known - used and v != defaults[k]]
 
 
-def _read_by(config: RunConfig, active: Found) -> list[Settings]:
-    kinds = dict.fromkeys(kind for method in active for kind in method.settings)
-    return [config[kind] for kind in kinds]
-
-
 def participants(config: RunConfig) -> int:
     """Return how many of ``num-clients`` are asked per round."""
     count, share = config.participation()
@@ -120,11 +132,6 @@ def _of_axes(active: Found) -> list[str]:
     ]
 
 
-def _unmet_needs(method: Method, config: RunConfig, active: Found) -> list[str]:
-    found = (_NEEDS[need](method, config, active) for need in method.needs_in(config))
-    return [line for lines in found for line in lines]
-
-
 def _server_data(method: Method, config: RunConfig, active: Found) -> list[str]:
     if config.data.validation_share > 0:
         return []
@@ -135,6 +142,11 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
     if config.optimiser.name == "sgd":
         return []
     return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
+
+
+def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
+    allowed = ", ".join(m.name for m in _on(method.axis) if m is not method)
+    return [f"dp.budget = {config[Dp].budget}: needs noise; allowed is {method.axis} = {allowed}"]
 
 
 def _of_fine_tuning(config: RunConfig) -> list[str]:
@@ -157,6 +169,33 @@ def _of_scaling(config: RunConfig, active: Found) -> list[str]:
     ]
 
 
+def _of_buffer(config: RunConfig, asked: int) -> list[str]:
+    """Return what stands against a buffer, if there is to be one."""
+    buffer, axes = config[Aggregation].buffer, config.axes()
+    if not buffer:
+        return []
+    what, problems = f"aggregation.buffer = {buffer}", []
+    if config.round.over_commit:
+        told = f"round.over-commit = {config.round.over_commit}"
+        problems.append(f"{what}: {told} waits for nobody either; set one of the two")
+    if config.round.deadline == AUTO:
+        told = "round.deadline = 'auto': no round waits that times could be learned from"
+        problems.append(f"{what}, {told}; give seconds")
+    if buffer > asked:
+        problems.append(f"{what}: at most {asked}, the clients that train at a time")
+    if config[CohortSettings].share not in ("auto", "none"):
+        told = f"cohort.share = {config[CohortSettings].share!r}"
+        problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
+    allowed = dict(_WITH_BUFFER)
+    found = methods("data-selector").values()
+    allowed["data-selector"] = tuple(m.name for m in found if not isinstance(m, StreamMethod))
+    for axis, names in allowed.items():
+        if axes[axis] not in names:
+            listed = ", ".join(names)
+            problems.append(f"{what}: {axis} = {axes[axis]!r}; allowed are {listed}")
+    return problems
+
+
 def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[str]]:
     """Return a check that another chosen method offers what one needs."""
 
@@ -172,50 +211,41 @@ def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[s
 
 def _only_models_sent(method: Method, config: RunConfig, active: Found) -> list[str]:
     """Return what clients would send besides their noisy model."""
-    problems = []
-    for other in active:
-        if sent := other.unprotected(config):
-            allowed = ", ".join(m.name for m in _on(other.axis) if not m.unprotected(config))
-            problems.append(
-                f"{method}: {other} has clients send more than a noisy model "
-                f"({'; '.join(sent)}); allowed are {allowed}"
-            )
-    return problems
+    return [
+        f"{method}: {other} has clients send more than a noisy model "
+        f"({'; '.join(sent)}); allowed are "
+        + ", ".join(m.name for m in _on(other.axis) if not m.unprotected(config))
+        for other in active
+        if (sent := other.unprotected(config))
+    ]
 
 
 def _only_models_released(method: Method, config: RunConfig, active: Found) -> list[str]:
     """Return what clients would be sent that the server's noise does not cover."""
-    problems = []
-    for other in active:
-        if other.releases:
-            allowed = ", ".join(m.name for m in _on(other.axis) if not m.releases)
-            problems.append(
-                f"{method}: {other} releases more than models with noise "
-                f"({', '.join(other.releases)}); allowed are {allowed}"
-            )
-    return problems
+    return [
+        f"{method}: {other} releases more than models with noise ({', '.join(other.releases)}); "
+        "allowed are " + ", ".join(m.name for m in _on(other.axis) if not m.releases)
+        for other in active
+        if other.releases
+    ]
 
 
 def _on(axis: str) -> Found:
     return list(methods(axis).values())
 
 
-def _checked_with_the_model(method: Method, config: RunConfig, active: Found) -> list[str]:
-    """Say nothing: ``strategies.checks`` looks once the model is built."""
-    return []
-
-
 _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
-    "linear head": _checked_with_the_model,
-    "classes": _checked_with_the_model,
-    "output bias": _checked_with_the_model,
+    "linear head": lambda *_: [],  # ``strategies.checks`` looks once the model is built
+    "classes": lambda *_: [],
+    "output bias": lambda *_: [],
     "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "something must say how similar clients are"),
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
+    "noise for a budget": _noise_for_a_budget,
     "nothing sent but a model": _only_models_sent,
     "nothing released but models": _only_models_released,
 }

@@ -3,40 +3,54 @@
 from collections.abc import Mapping
 
 from ..methods.catalogue import AXES
+from .run_config import Scalar
 
 _BOTH, _AUXO = "split-test.{0} or auxo.{0}", "auxo.{0}"
-_OF_AUXO = ("first-clustering", "last-split", "split-exponent", "exploration", "lies-allowed")
-_OF_BOTH = ("parts", "split-rounds", "min-participants")
 _COHORT = {
-    **dict.fromkeys(_OF_BOTH, _BOTH),
-    **dict.fromkeys(("within-groups", "ask-newcomers"), "split-test.{0}"),
-    **dict.fromkeys(_OF_AUXO, _AUXO),
-    **dict.fromkeys(("mean-norm", "longest-norm", "cross-similarity"), "cfl.{0}"),
+    **dict.fromkeys(("parts", "min-participants"), _BOTH),
+    **dict.fromkeys(("first-clustering", "lies-allowed"), _AUXO),
     "first-split": f"{_BOTH}, or cohort.joint-rounds for cfl and fl-hc",
-    "pretrain-steps": "flexcfl.{0}",
-    "distance": "fl-hc.{0}",
 }
 _NOW = {
     **{f"cohort.{name}": f"it is {now.format(name)} now" for name, now in _COHORT.items()},
-    **{
-        f"auxo-paper.{name}": f"it is auxo.{name} now"
-        for name in (*_OF_AUXO, *_OF_BOTH, "first-split")
-    },
-    **{
-        f"auxo.{name}": f"it is split-test.{name} now, with cohorts = 'split-test'"
-        for name in ("within-groups", "ask-newcomers")
-    },
+    **{f"auxo-paper.{name}": f"it is auxo.{name} now" for name in _COHORT},
     "tensorboard": "use callbacks = 'tensorboard'",
     "top-k.error-feedback": "use uplink = 'top-k', or 'top-k-plain' without it",
     "coreset.rule": "use data-selector = 'gcfl', 'trusted', 'gradmatch' or 'nearest'",
     "aggregation.beta-1": "it is aggregation.momentum now",
+    "data.workers": "set workers in the class of your task",
+    "stream.capacity-bytes": "set stream-capacity-bytes in the node config",
+    "optimiser.accumulate": "use a larger batch-size",
+    "ode.quantities": "data-selector = 'ode' divides stores evenly, 'ode-balanced' in proportion",
+    "ode.client-weights": "data-selector = 'ode' weighs by what is stored, 'ode-balanced' by speed",
 }
-# With one value that suits all, which is now in the algorithm
-_FIXED = {
-    *("cohort.dimension", "cohort.exploration-decay", "cohort.reward-rate"),
-    *("coreset.tolerance", "coreset.nonnegative", "aggregation.beta-2"),
+# The one value that a key had for all, which is accepted
+_FIXED: dict[str, Scalar] = {
+    **{"data.workers": 0, "stream.capacity-bytes": 0, "optimiser.accumulate": 1},
+    **{"ode.quantities": "auto", "ode.client-weights": "auto"},
+    **{"ode.normalize": False, "ode.cover": True},
+    **{"ode.replan": 0.2, "ode.labels-per-client": 0, "stream.burst": 1},
+    **{"stream.ingest": "contact", "coreset.radius": 2.0, "summary.batches": 4},
+    **{"auxo.last-split": 0, "auxo.split-rounds": 3, "auxo.split-exponent": 0.5},
+    **{"auxo.exploration": 0.3, "split-test.split-rounds": 2},
+    **{"split-test.within-groups": 0.15, "split-test.ask-newcomers": 1, "cfl.mean-norm": 0.5},
+    **{"cfl.longest-norm": 0.5, "cfl.cross-similarity": 0.35, "flexcfl.pretrain-steps": 50},
+    **{"fl-hc.distance": 0.5, "ios.ema": 0.8, "ios.per-layer": False},
+    **{"ios.hashes": 128, "ios.bands": 32},
+    **{"data.synthetic-alpha": 1.0, "data.synthetic-beta": 1.0},
+    **{"corruption.severity": 5, "corruption.kinds": "all"},
+    **{"optimiser.precision": "float32"},
+}
+# Of versions before that
+_OF_SPLITS = ("split-rounds", "split-exponent", "last-split", "exploration")
+_GONE = {
+    *(f"{section}.{name}" for section in ("cohort", "auxo-paper") for name in _OF_SPLITS),
+    *("cohort.within-groups", "cohort.ask-newcomers", "auxo.within-groups", "auxo.ask-newcomers"),
+    *("cohort.dimension", "cohort.exploration-decay", "cohort.reward-rate", "cohort.distance"),
+    *("cohort.pretrain-steps", "cohort.mean-norm", "cohort.longest-norm"),
+    *("cohort.cross-similarity", "coreset.tolerance", "coreset.nonnegative", "moon.temperature"),
     *("oort.exploration", "oort.least-exploration", "oort.slow-penalty", "oort.blacklist-after"),
-    *("dissimilarity-cooldown.silent-ratio", "power-of-choice.candidates", "moon.temperature"),
+    *("dissimilarity-cooldown.silent-ratio", "power-of-choice.candidates", "aggregation.beta-2"),
     *("early-stop.min-delta", "round.question-quorum", "stream.head-start"),
 }
 # Of methods and presets; accepted for one version. What had a paper's name and was not the paper's
@@ -51,12 +65,25 @@ _NAMES = {
 def what_now(key: str) -> str:
     """Return what to write for a key that an earlier version had; empty for any other.
 
-    >>> what_now("auxo-paper.parts")
-    'it is auxo.parts now'
+    >>> what_now("auxo-paper.parts"), what_now("summary.batches")
+    ('it is auxo.parts now', 'it is always 4 now')
     >>> what_now("oort.exploration"), what_now("learning-rate")
     ('it can no longer be set', '')
     """
-    return _NOW.get(key, "it can no longer be set" if key in _FIXED else "")
+    if key in _NOW:
+        return _NOW[key]
+    if key in _FIXED:
+        return f"it is always {_FIXED[key]!r} now"
+    return "it can no longer be set" if key in _GONE else ""
+
+
+def without_fixed(flat: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return a flat run config without the old keys that are set to what is always so now.
+
+    >>> without_fixed({"summary.batches": 4, "ios.ema": 0.1, "seed": 1})
+    {'ios.ema': 0.1, 'seed': 1}
+    """
+    return {k: v for k, v in flat.items() if k not in _FIXED or _FIXED[k] != v}
 
 
 def name_now(name: str) -> str:

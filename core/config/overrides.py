@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from click import ClickException
@@ -16,7 +17,8 @@ _FORM = "expected is \"key=1 other=0.5 third=true fourth='text'\" or the name of
 def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
     """Return the keys and values of one or more ``-c`` options.
 
-    Flower leaves out what it cannot read; here that is an error.
+    Flower leaves out what it cannot read; here that is an error. A file that ``hf:`` names gets its
+    whole path: apps run in another folder.
 
     >>> parse_overrides(["strategy='fedprox' prox.mu=0.1", "seed=3"])
     {'strategy': 'fedprox', 'prox.mu': 0.1, 'seed': 3}
@@ -37,12 +39,20 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
         if rest:
             raise ConfigError(f'run config: "{rest}" cannot be read; {_FORM}')
     try:
-        return dict(parse_config_args(list(texts)))
+        return _with_whole_path(dict(parse_config_args(list(texts))))
     except (ClickException, ValueError, OSError, RecursionError) as error:
         reason = "" if isinstance(error, ClickException) else f" ({error})"
         raise ConfigError(
             f'run config: "{" ".join(texts)}" cannot be read{reason}; {_quotes(texts)}{_FORM}'
         ) from error
+
+
+def _with_whole_path(given: dict[str, Scalar]) -> dict[str, Scalar]:
+    task = str(given.get("task", ""))
+    place = Path(task.removeprefix("hf:")).expanduser()
+    if task.startswith("hf:") and place.exists():
+        return {**given, "task": f"hf:{place.resolve()}"}
+    return given
 
 
 def _quotes(texts: Sequence[str]) -> str:
@@ -60,8 +70,6 @@ def _quotes(texts: Sequence[str]) -> str:
 def toml_value(value: Any) -> str:
     r"""Write a value as TOML does.
 
-    Examples
-    --------
     >>> toml_value(True), toml_value(1e-05), toml_value("a b"), toml_value("it's")
     ('true', '1e-05', "'a b'", '"it\'s"')
     """

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ..methods.catalogue import AXES, methods, presets
 from .combinations import impossible
-from .moved import name_now, what_now
+from .moved import name_now, what_now, without_fixed
 from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
 
 T = TypeVar("T")
@@ -65,10 +65,6 @@ class SharedConfig(dict[str, Scalar]):
 
     It is parsed when it is first read. To find a dict in a cache takes 0.1 ms, which is longer than
     the training of a small client.
-
-    >>> config = SharedConfig({"strategy": "fedprox"})
-    >>> read_config(config) is read_config(config)
-    True
     """
 
     @cached_property
@@ -77,23 +73,14 @@ class SharedConfig(dict[str, Scalar]):
         return read_config(dict(self))
 
     def once(self, make: Callable[[RunConfig], T]) -> T:
-        """Return what a function makes of the config; it is called once.
-
-        >>> config = SharedConfig({"strategy": "fedprox"})
-        >>> config.once(RunConfig.task_spec) is config.once(RunConfig.task_spec)
-        True
-        """
+        """Return what a function makes of the config; it is called once."""
         if make not in self._made:
             self._made[make] = make(self.parsed)
         made: T = self._made[make]
         return made
 
     def having(self, own: tuple[tuple[str, Scalar], ...]) -> "SharedConfig":
-        """Return this config with other values for some keys, the same one every time.
-
-        >>> SharedConfig({"seed": 1}).having((("seed", 2),))
-        {'seed': 2}
-        """
+        """Return this config with other values for some keys, the same one every time."""
         if own not in self._made:
             self._made[own] = SharedConfig({**self, **dict(own)})
         made: SharedConfig = self._made[own]
@@ -106,7 +93,7 @@ class SharedConfig(dict[str, Scalar]):
 
 @lru_cache(maxsize=16)
 def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
-    flat: dict[str, Any] = {key: value for key, value, _ in items}
+    flat: dict[str, Any] = without_fixed({key: value for key, value, _ in items})
     problems = _unknown_keys(flat)
     flat = {key: value for key, value in flat.items() if key in default_config()}
     for axis in ("strategy", *AXIS_DEFAULTS):

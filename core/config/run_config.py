@@ -5,9 +5,9 @@ from dataclasses import fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import Field, create_model
+from pydantic import create_model
 
-from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share
+from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share, key
 from ..methods.catalogue import all_settings, axis_defaults
 from ..tasks.errors import CONFIG_KEYS, SayableError
 from ..tasks.spec import TaskSpec
@@ -34,107 +34,90 @@ class ConfigError(SayableError):
 class General(Settings):
     """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
-    strategy: str = Field(
-        default="fedavg", description="a preset: it fills in the axes that are left empty"
+    strategy: str = key("fedavg", "a preset: it fills in the axes that are left empty")
+    client_selector: str = key("random", "who trains")
+    data_selector: str = key("full", "on what")
+    cohorts: str = key("none", "with whom")
+    similarity: str = key("none", "what makes clients alike")
+    aggregator: str = key("fedavg", "how updates become a model")
+    objective: str = key("sgd", "what clients minimise")
+    uplink: str = key("dense", "what clients send")
+    downlink: Literal["whole", "changes"] = key(
+        "whole",
+        "what clients are sent: whole models, or only the changes since the last one, which "
+        "they then keep; the result is the same",
     )
-    client_selector: str = Field(default="random", description="who trains")
-    data_selector: str = Field(default="full", description="on what")
-    cohorts: str = Field(default="none", description="with whom")
-    similarity: str = Field(default="none", description="what makes clients alike")
-    aggregator: str = Field(default="fedavg", description="how updates become a model")
-    objective: str = Field(default="sgd", description="what clients minimise")
-    uplink: str = Field(default="dense", description="what clients send")
-    downlink: Literal["whole", "changes"] = Field(
-        default="whole",
-        description="what clients are sent: whole models, or only the changes since the last one, "
-        "which they then keep; the result is the same",
+    privacy: str = key("none", "who adds noise")
+    weighting: str = key("examples", "how much a client counts")
+    serving: str = key("model", "what a client gets in the end")
+    task: str = key(
+        "digits",
+        "digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, 20news, diabetes "
+        "(regression), poems (next character), shapes (segmentation), npz, hf:<name or path>,"
+        " or your own module:attribute",
     )
-    privacy: str = Field(default="none", description="who adds noise")
-    weighting: str = Field(default="examples", description="how much a client counts")
-    serving: str = Field(default="model", description="what a client gets in the end")
-    task: str = Field(
-        default="digits",
-        description="digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, 20news, diabetes "
-        "(regression), poems (next character), shapes (segmentation), npz, hf:<name or path>, or "
-        "your own module:attribute",
-    )
-    partition: str = Field(
-        default="dirichlet",
-        description="iid, dirichlet, shards, pathological, class-groups, natural",
-    )
-    noise: str = Field(default="none", description="none, closed-set, open-set, attribute")
-    model: str = Field(
-        default="auto",
-        description="auto (suits the task), softmax, mlp, cnn, small-cnn, lenet, cnn1d, dnn, "
-        "resnet18, resnet50, vgg16, segmenter, char-gru, frozen:efficientnet-lite0, or your own "
+    partition: str = key("dirichlet", "iid, dirichlet, shards, pathological, class-groups, natural")
+    noise: str = key("none", "none, closed-set, open-set, attribute")
+    model: str = key(
+        "auto",
+        "auto (suits the task), softmax, mlp, cnn, small-cnn, lenet, cnn1d, dnn, resnet18, "
+        "resnet50, vgg16, segmenter, char-gru, frozen:efficientnet-lite0, or your own "
         "module:attribute",
     )
-    metrics: str = Field(
-        default="",
-        description="what models are judged by, separated by commas, the one that decides "
-        "first: accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
+    metrics: str = key(
+        "",
+        "what models are judged by, separated by commas, the one that decides first: "
+        "accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
         "loss, class-recall (one per class); empty means the task's own",
     )
-    device: str = Field(
-        default="auto",
-        description="auto (a GPU if there is one), cpu, cuda, cuda:N or mps; a node's own config "
-        "overrides it",
+    device: str = key(
+        "auto",
+        "auto (a GPU if there is one), cpu, cuda, cuda:N or mps; a node's own config overrides it",
     )
 
-    num_server_rounds: Count = Field(default=10, description="rounds")
-    num_clients: AtLeastOne = Field(
-        default=10,
-        description="clients on the local engine and in `make run`; elsewhere all connected",
+    num_server_rounds: Count = key(10, "rounds")
+    num_clients: AtLeastOne = key(
+        10, "clients on the local engine and in `make run`; elsewhere all connected"
     )
-    fraction_train: Share = Field(
-        default=0.5, description="share of the clients that train per round"
+    fraction_train: Share = key(0.5, "share of the clients that train per round")
+    clients_per_round: Count = key(0, "clients that train per round; 0 uses fraction-train")
+    fraction_evaluate: Share = key(
+        0.0, "share of the clients that test the model on their own data"
     )
-    clients_per_round: Count = Field(
-        default=0, description="clients that train per round; 0 uses fraction-train"
-    )
-    fraction_evaluate: Share = Field(
-        default=0.0, description="share of the clients that test the model on their own data"
-    )
-    evaluate_every: AtLeastOne = Field(default=1, description="rounds between two evaluations")
-    local_epochs: AtLeastOne = Field(default=1, description="passes over a client's data per round")
-    local_steps: Count = Field(
-        default=0, description="mini-batches per round, instead of epochs; 0 uses local-epochs"
-    )
-    batch_size: AtLeastOne = Field(default=16, description="samples per mini-batch")
-    learning_rate: Positive = Field(default=0.1, description="learning rate of the clients")
-    momentum: BelowOne = Field(default=0.0, description="momentum of the clients' SGD")
-    weight_decay: NonNegative = Field(default=0.0, description="weight decay of the clients' SGD")
-    seed: Count = Field(
-        default=0, description="the same seed gives the same clients and mini-batches"
-    )
-    output_dir: str = Field(
-        default="runs", description="where run folders go, as the ServerApp sees it"
-    )
-    run_name: str = Field(default="", description="name of the run folder; the time by default")
-    resume_from: str = Field(default="", description="run folder or checkpoint file to resume from")
-    report: bool = Field(default=True, description="write report.html at the end")
-    callbacks: str = Field(
-        default="",
-        description="mlflow, wandb, tensorboard, prometheus, or your own module:attribute; several "
-        "are separated by commas",
+    evaluate_every: AtLeastOne = key(1, "rounds between two evaluations")
+    local_epochs: AtLeastOne = key(1, "passes over a client's data per round")
+    local_steps: Count = key(0, "mini-batches per round, instead of epochs; 0 uses local-epochs")
+    batch_size: AtLeastOne = key(16, "samples per mini-batch")
+    learning_rate: Positive = key(0.1, "learning rate of the clients")
+    momentum: BelowOne = key(0.0, "momentum of the clients' SGD")
+    weight_decay: NonNegative = key(0.0, "weight decay of the clients' SGD")
+    seed: Count = key(0, "the same seed gives the same clients and mini-batches")
+    output_dir: str = key("runs", "where run folders go, as the ServerApp sees it")
+    run_name: str = key("", "name of the run folder; the time by default")
+    resume_from: str = key("", "run folder or checkpoint file to resume from")
+    report: bool = key(True, "write report.html at the end")
+    callbacks: str = key(
+        "",
+        "mlflow, wandb, tensorboard, prometheus, or your own module:attribute; several are "
+        "separated by commas",
     )
 
-    schedule: sections.Schedule = sections.Schedule()
-    round: sections.Round = sections.Round()
-    clients: sections.Clients = sections.Clients()
-    early_stop: sections.EarlyStop = sections.EarlyStop()
-    checkpoint: sections.Checkpoint = sections.Checkpoint()
-    optimiser: sections.Optimiser = sections.Optimiser()
-    data: sections.Data = sections.Data()
-    split: sections.Split = sections.Split()
-    groups: sections.Groups = sections.Groups()
-    corruption: sections.Corruption = sections.Corruption()
-    net: sections.Net = sections.Net()
-    fine_tune: sections.FineTune = sections.FineTune()
-    personalise: sections.Personalise = sections.Personalise()
-    quarantine: sections.Quarantine = sections.Quarantine()
-    local: sections.Local = sections.Local()
-    devices: sections.Devices = sections.Devices()
+    schedule: sections.ScheduleSettings = sections.ScheduleSettings()
+    round: sections.RoundSettings = sections.RoundSettings()
+    clients: sections.ClientsSettings = sections.ClientsSettings()
+    early_stop: sections.EarlyStopSettings = sections.EarlyStopSettings()
+    checkpoint: sections.CheckpointSettings = sections.CheckpointSettings()
+    optimiser: sections.OptimiserSettings = sections.OptimiserSettings()
+    data: sections.DataSettings = sections.DataSettings()
+    split: sections.SplitSettings = sections.SplitSettings()
+    groups: sections.GroupsSettings = sections.GroupsSettings()
+    corruption: sections.CorruptionSettings = sections.CorruptionSettings()
+    net: sections.NetSettings = sections.NetSettings()
+    fine_tune: sections.FineTuneSettings = sections.FineTuneSettings()
+    personalise: sections.PersonaliseSettings = sections.PersonaliseSettings()
+    quarantine: sections.QuarantineSettings = sections.QuarantineSettings()
+    local: sections.LocalSettings = sections.LocalSettings()
+    devices: sections.DevicesSettings = sections.DevicesSettings()
 
     # What is asked for every client of every round is computed once: settings do not change.
 
@@ -204,15 +187,13 @@ else:
 def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Write nested tables as dotted keys.
 
-    Examples
-    --------
     >>> flattened({"seed": 1, "cosage": {"silent-ratio": 0.1}})
     {'seed': 1, 'cosage.silent-ratio': 0.1}
     """
     result: dict[str, Any] = {}
-    for key, value in config.items():
+    for name, value in config.items():
         if isinstance(value, Mapping):
-            result.update(flattened(value, f"{prefix}{key}."))
+            result.update(flattened(value, f"{prefix}{name}."))
         else:
-            result[f"{prefix}{key}"] = value
+            result[f"{prefix}{name}"] = value
     return result

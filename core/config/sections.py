@@ -1,60 +1,67 @@
 """Sections of the run config that belong to no single method."""
 
+import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, PlainValidator
 
-from ..methods.base import (
-    AtLeastOne,
-    BelowOne,
-    Count,
-    NonNegative,
-    Positive,
-    Settings,
-    Share,
-)
+from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share, key
 from ..tasks.spec import FOUND, NONE, STANDARD
 from ..wire.tags import read_tags
 
 
-class Schedule(Settings):
+class ScheduleSettings(Settings):
     """Learning rate by round."""
 
     section = "schedule"
-    kind: Literal["constant", "step", "cosine"] = Field(
-        default="constant", description="how the learning rate falls"
-    )
-    every: AtLeastOne = Field(default=10, description="rounds per step")
-    factor: Positive = Field(default=0.5, description="factor per step")
-    rounds: Count = Field(default=0, description="rounds until cosine reaches 0; 0 means all")
+    kind: Literal["constant", "step", "cosine"] = key("constant", "how the learning rate falls")
+    every: AtLeastOne = key(10, "rounds per step")
+    factor: Positive = key(0.5, "factor per step")
+    rounds: Count = key(0, "rounds until cosine reaches 0; 0 means all")
 
 
-class Round(Settings):
+AUTO: Final = "auto"
+
+
+def _deadline(given: object) -> float | Literal["auto"]:
+    if given == AUTO:
+        return AUTO
+    if isinstance(given, int | float) and type(given) is not bool and 0 < given < math.inf:
+        return float(given)
+    raise ValueError(f"use seconds, greater than 0, or {AUTO!r}")
+
+
+class RoundSettings(Settings):
     """How long a round waits, and for whom."""
 
     section = "round"
-    deadline: Positive = Field(default=600.0, description="seconds that a client has to answer")
-    min_replies: AtLeastOne = Field(
-        default=1, description="a round with fewer replies is tried again"
+    deadline: Annotated[float | Literal["auto"], PlainValidator(_deadline)] = key(
+        600.0,
+        "seconds that a client has to answer, or auto: learned from how long clients take, 600 at "
+        "most",
     )
-    over_commit: NonNegative = Field(
-        default=0.0,
-        description="share of extra clients asked; the round does not wait for the slowest; more "
-        "are asked where failures are likely",
+    min_replies: AtLeastOne = key(1, "a round with fewer replies is tried again")
+    over_commit: NonNegative = key(
+        0.0,
+        "share of extra clients asked; the round does not wait for the slowest; more are "
+        "asked where failures are likely",
     )
-    give_up_after: NonNegative = Field(
-        default=600.0, description="seconds without a successful round that end the run"
+    give_up_after: NonNegative = key(600.0, "seconds without a successful round that end the run")
+    roll_back_after: Count = key(
+        3,
+        "failures of a round, with every reply set aside, after which the run goes back to "
+        "the previous checkpoint; 0 means never",
     )
-    roll_back_after: Count = Field(
-        default=3,
-        description="failures of a round, with every reply set aside, after which the run goes "
-        "back to the previous checkpoint; 0 means never",
+    question_deadline: Positive = key(
+        60.0, "seconds that a client has to answer a question before training"
     )
-    question_deadline: Positive = Field(
-        default=60.0, description="seconds that a client has to answer a question before training"
-    )
-    poll: Positive = Field(default=0.2, description="seconds between checks for replies")
+    poll: Positive = key(0.2, "seconds between checks for replies")
+
+    @property
+    def longest(self) -> float:
+        """The deadline; the longest of those to be learned."""
+        return 600.0 if isinstance(self.deadline, str) else self.deadline
 
 
 def _tags(text: str) -> str:
@@ -62,28 +69,25 @@ def _tags(text: str) -> str:
     return text
 
 
-class Clients(Settings):
+class ClientsSettings(Settings):
     """Who may take part, and how often."""
 
     section = "clients"
-    allowed: str = Field(
-        default="",
-        description="names separated by commas, or a file with one per line; empty means all",
+    allowed: str = key(
+        "", "names separated by commas, or a file with one per line; empty means all"
     )
-    tags: Annotated[str, AfterValidator(_tags)] = Field(
-        default="",
-        description="only nodes whose node config has at least one of these tags, separated by "
-        "commas; empty means all",
+    tags: Annotated[str, AfterValidator(_tags)] = key(
+        "",
+        "only nodes whose node config has at least one of these tags, separated by commas; "
+        "empty means all",
     )
-    at_most: NonNegative = Field(
-        default=0.0,
-        description="a client is chosen at most this many times as often as the average; 0 means "
-        "no limit",
+    at_most: NonNegative = key(
+        0.0, "a client is chosen at most this many times as often as the average; 0 means no limit"
     )
-    error_texts: bool = Field(
-        default=False,
-        description="devices send the texts of errors, which may quote data, and not only type and "
-        "place; for experiments, never with local-dp",
+    error_texts: bool = key(
+        False,
+        "devices send the texts of errors, which may quote data, and not only type and place;"
+        " for experiments, never with local-dp",
     )
 
     def names(self) -> list[str]:
@@ -94,44 +98,32 @@ class Clients(Settings):
         return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-class EarlyStop(Settings):
+class EarlyStopSettings(Settings):
     """When to end before the last round; 0 switches a rule off."""
 
     section = "early-stop"
-    patience: Count = Field(
-        default=0, description="evaluations without a better main metric that end the run"
-    )
-    target: float = Field(
-        default=0.0, description="value of the main metric that is good enough, such as 0.9"
-    )
+    patience: Count = key(0, "evaluations without a better main metric that end the run")
+    target: float = key(0.0, "value of the main metric that is good enough, such as 0.9")
 
 
-class Checkpoint(Settings):
+class CheckpointSettings(Settings):
     """How often the run is saved and how many saves are kept."""
 
     section = "checkpoint"
-    every: Count = Field(
-        default=1, description="rounds between checkpoints; 0 saves only at the end"
-    )
-    keep: AtLeastOne = Field(default=2, description="checkpoints to keep")
+    every: Count = key(1, "rounds between checkpoints; 0 saves only at the end")
+    keep: AtLeastOne = key(2, "checkpoints to keep")
 
 
-class Optimiser(Settings):
+class OptimiserSettings(Settings):
     """How clients take a step. `learning-rate`, `momentum` and `weight-decay` also apply."""
 
     section = "optimiser"
-    name: str = Field(
-        default="sgd",
-        description="sgd, adam, adamw, or your own module:attribute, called with the parameters "
-        "and the learning rate",
+    name: str = key(
+        "sgd",
+        "sgd, adam, adamw, or your own module:attribute, called with the parameters and the "
+        "learning rate",
     )
-    clip_norm: NonNegative = Field(
-        default=0.0, description="largest norm of a mini-batch's gradient; 0 means no limit"
-    )
-    accumulate: AtLeastOne = Field(default=1, description="mini-batches per step")
-    precision: Literal["float32", "bfloat16"] = Field(
-        default="float32", description='"bfloat16" runs the forward pass in mixed precision'
-    )
+    clip_norm: NonNegative = key(0.0, "largest norm of a mini-batch's gradient; 0 means no limit")
 
 
 def _known_scale(scale: str) -> str:
@@ -140,170 +132,127 @@ def _known_scale(scale: str) -> str:
     return scale
 
 
-class Data(Settings):
+class DataSettings(Settings):
     """Where data come from and what is set aside."""
 
     section = "data"
-    path: str = Field(default="", description="file or folder with the data, for npz and others")
+    path: str = key("", "file or folder with the data, for npz and others")
     kind: Literal[
         "auto", "classification", "multi-label", "regression", "segmentation", "next-token"
-    ] = Field(
-        default="auto",
-        description="kind of problem of your own data; auto goes by the type of the targets",
-    )
-    tokens: bool = Field(
-        default=False, description="inputs are integers, such as token ids, and stay integers"
-    )
-    workers: Count = Field(
-        default=0, description="processes that read a torch Dataset ahead; 0 means none"
-    )
-    input_columns: str = Field(
-        default="", description="input columns of hf: tasks, with commas; empty means all others"
-    )
-    target_column: str = Field(
-        default="", description="target column of hf: tasks; empty means label, target or y"
-    )
-    user_column: str = Field(
-        default="", description="column that says whose sample it is, for partition natural"
-    )
-    scale: Annotated[str, AfterValidator(_known_scale)] = Field(
-        default=NONE,
-        description="none, or standard: inputs get mean 0 and standard deviation 1 per feature or "
+    ] = key("auto", "kind of problem of your own data; auto goes by the type of the targets")
+    tokens: bool = key(False, "inputs are integers, such as token ids, and stay integers")
+    input_columns: str = key("", "input columns of hf: tasks, with commas; empty means all others")
+    target_column: str = key("", "target column of hf: tasks; empty means label, target or y")
+    user_column: str = key("", "column that says whose sample it is, for partition natural")
+    scale: Annotated[str, AfterValidator(_known_scale)] = key(
+        NONE,
+        "none, or standard: inputs get mean 0 and standard deviation 1 per feature or "
         "channel, using means and spreads that clients report before round 1",
     )
-    num_classes: Count = Field(
-        default=0, description="number of classes, or of model outputs; 0 counts them"
+    num_classes: Count = key(0, "number of classes, or of model outputs; 0 counts them")
+    validation_share: BelowOne = key(
+        0.2, "share of the test data that the server keeps as its validation set"
     )
-    validation_share: BelowOne = Field(
-        default=0.2,
-        description="share of the test data that the server keeps as its validation set",
+    client_test_share: BelowOne = key(
+        0.0, "share of each client's data held out for testing on the client"
     )
-    client_test_share: BelowOne = Field(
-        default=0.0, description="share of each client's data held out for testing on the client"
-    )
-    synthetic_alpha: NonNegative = Field(
-        default=1.0, description="how much the models of synthetic's clients differ"
-    )
-    synthetic_beta: NonNegative = Field(
-        default=1.0, description="how much the inputs of synthetic's clients differ"
-    )
-    cache_dir: str = Field(default="", description="where features and partitions are cached")
+    cache_dir: str = key("", "where features and partitions are cached")
 
 
-class Split(Settings):
+class SplitSettings(Settings):
     """How data are spread over clients."""
 
     section = "split"
-    alpha: Positive = Field(default=0.3, description="concentration of dirichlet; small is uneven")
-    shards_per_client: AtLeastOne = Field(default=2, description="for partition shards")
-    classes_per_client: AtLeastOne = Field(default=2, description="for partition pathological")
+    alpha: Positive = key(0.3, "concentration of dirichlet; small is uneven")
+    shards_per_client: AtLeastOne = key(2, "for partition shards")
+    classes_per_client: AtLeastOne = key(2, "for partition pathological")
 
 
-class Groups(Settings):
+class GroupsSettings(Settings):
     """Groups of clients with different data, planted to see whether they are found."""
 
     section = "groups"
-    kind: Literal["none", "rotation", "label-permutation", "affine-shift"] = Field(
-        default="none", description="how the data of the groups differ"
+    kind: Literal["none", "rotation", "label-permutation", "affine-shift"] = key(
+        "none", "how the data of the groups differ"
     )
-    count: AtLeastOne = Field(
-        default=2, description="number of groups, also for partition class-groups"
-    )
-    strength: NonNegative = Field(
-        default=0.5, description="how far affine-shift stretches and moves the inputs of a group"
+    count: AtLeastOne = key(2, "number of groups, also for partition class-groups")
+    strength: NonNegative = key(
+        0.5, "how far affine-shift stretches and moves the inputs of a group"
     )
 
 
-class Corruption(Settings):
+class CorruptionSettings(Settings):
     """How much of a client's data is corrupted, and how badly."""
 
     section = "corruption"
-    rate: Share = Field(default=0.4, description="share of the samples that noise corrupts")
-    severity: Annotated[int, Field(ge=1, le=5)] = Field(
-        default=5, description="severity of attribute noise"
-    )
-    kinds: str = Field(default="all", description="kinds of attribute noise, separated by commas")
-    clients: Share = Field(
-        default=0.0, description="share of the clients that train on random labels, on purpose"
-    )
-    removed: Share = Field(
-        default=0.5,
-        description="share of the classes that open-set noise takes out of the task; with a rate "
-        "of 1 all their samples stay, wrongly labelled",
+    rate: Share = key(0.4, "share of the samples that noise corrupts")
+    clients: Share = key(0.0, "share of the clients that train on random labels, on purpose")
+    removed: Share = key(
+        0.5,
+        "share of the classes that open-set noise takes out of the task; with a rate of 1 all"
+        " their samples stay, wrongly labelled",
     )
 
 
-class Net(Settings):
+class NetSettings(Settings):
     """Sizes of the small built-in models."""
 
     section = "net"
-    hidden: AtLeastOne = Field(default=64, description="width of mlp")
+    hidden: AtLeastOne = key(64, "width of mlp")
 
 
-class FineTune(Settings):
+class FineTuneSettings(Settings):
     """Training of the aggregated model on the server's own data."""
 
     section = "fine-tune"
-    epochs: Count = Field(default=0, description="epochs on the validation set after aggregation")
+    epochs: Count = key(0, "epochs on the validation set after aggregation")
 
 
-class Personalise(Settings):
+class PersonaliseSettings(Settings):
     """What makes a model a client's own: parts that it keeps, and training before it evaluates."""
 
     section = "personalise"
-    epochs: Count = Field(default=0, description="epochs of fine-tuning before a client evaluates")
-    keep: Literal["none", "head", "norms"] = Field(
-        default="none",
-        description="what of the model clients keep to themselves: the head (FedPer), or "
-        "normalisation layers (FedBN); it is not aggregated, so judge by what clients evaluate",
+    epochs: Count = key(0, "epochs of fine-tuning before a client evaluates")
+    keep: Literal["none", "head", "norms"] = key(
+        "none",
+        "what of the model clients keep to themselves: the head (FedPer), or normalisation layers "
+        "(FedBN); it is not aggregated, so judge by what clients evaluate",
     )
 
 
-class Quarantine(Settings):
+class QuarantineSettings(Settings):
     """Which replies are absurd and set aside."""
 
     section = "quarantine"
-    norm_factor: Positive = Field(
-        default=5.0, description="set aside updates above this many times the usual norm"
-    )
-    count_factor: Positive = Field(
-        default=100.0, description="set aside claims above this many times the usual samples"
-    )
-    weight_factor: NonNegative = Field(
-        default=5.0,
-        description="a client counts for at most this many times the usual number of samples; "
-        "0 means no limit",
+    norm_factor: Positive = key(5.0, "set aside updates above this many times the usual norm")
+    count_factor: Positive = key(100.0, "set aside claims above this many times the usual samples")
+    weight_factor: NonNegative = key(
+        5.0,
+        "a client counts for at most this many times the usual number of samples; 0 means no limit",
     )
 
 
-class Local(Settings):
+class LocalSettings(Settings):
     """The local engine: how clients of one process are trained."""
 
     section = "local"
-    trainer: Literal["auto", "stack", "threads", "serial"] = Field(
-        default="auto",
-        description="all clients at once, in threads, or one by one; auto decides by the model",
+    trainer: Literal["auto", "stack", "threads", "serial"] = key(
+        "auto", "all clients at once, in threads, or one by one; auto decides by the model"
     )
-    threads: Count = Field(default=0, description="threads to train in; 0 means one per core")
-    check_wire: bool = Field(
-        default=False, description="serialise every message as a transport would"
-    )
+    threads: Count = key(0, "threads to train in; 0 means one per core")
+    check_wire: bool = key(False, "serialise every message as a transport would")
 
 
-class Devices(Settings):
+class DevicesSettings(Settings):
     """Devices on the local engine's simulated clock."""
 
     section = "devices"
-    availability: str = Field(
-        default="always",
-        description='when clients are online: "always", "day-night", or an .npz file with a trace',
+    availability: str = key(
+        "always", 'when clients are online: "always", "day-night", or an .npz file with a trace'
     )
-    slow: bool = Field(default=False, description="replies take simulated time")
-    seconds_per_sample: Positive = Field(
-        default=0.02, description="median time to train on a sample once"
-    )
-    bytes_per_second: Positive = Field(default=1e6, description="median speed of the connection")
-    spread: NonNegative = Field(
-        default=1.0,
-        description="standard deviation of the logarithm of both; 0 makes devices alike",
+    slow: bool = key(False, "replies take simulated time")
+    seconds_per_sample: Positive = key(0.02, "median time to train on a sample once")
+    bytes_per_second: Positive = key(1e6, "median speed of the connection")
+    spread: NonNegative = key(
+        1.0, "standard deviation of the logarithm of both; 0 makes devices alike"
     )

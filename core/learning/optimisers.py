@@ -1,7 +1,6 @@
 """How a client takes a step, given the gradients of a mini-batch."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -100,10 +99,3 @@ def sgd_(
         if settings.momentum:
             gradient = momenta[i].mul_(settings.momentum).add_(gradient)
         parameter.add_(gradient, alpha=-settings.learning_rate)
-
-
-def precision(settings: TrainSettings, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context of the forward pass: mixed precision where it is asked for."""
-    if settings.precision == "bfloat16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()

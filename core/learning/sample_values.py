@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..config import RunConfig
-from ..methods.ode import ode_settings
+from ..methods.ode import OdeSettings, ode_method
 from ..tasks import Samples
 from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
@@ -48,11 +48,11 @@ def valuation(
 ) -> "HeadValuation | LayersValuation":
     """Return how the samples of a run are looked at: rules other than ODE by the last layer."""
     problem = problem or Classification()
-    ode = ode_settings(config)
-    layers = 1 if ode is None else ode.layers
+    ode = ode_method(config)
+    layers = 1 if ode is None else config[OdeSettings].layers
     if layers == 1 and (problem.has_classes or _ends_linearly(model)):
         return HeadValuation(model, problem)
-    return LayersValuation(model, layers, norms=ode is None or ode.normalize, problem=problem)
+    return LayersValuation(model, layers, norms=ode is None, problem=problem)
 
 
 def looked_at_all(

@@ -5,6 +5,7 @@ from torch import nn
 
 from ..tasks import Task
 from ..tasks.errors import TaskError, one_line
+from ..tasks.problems import Problem, Segmentation
 from .evaluation import evaluate
 from .model_arrays import check_trainable, read_arrays
 from .placement import device_of, moved
@@ -34,6 +35,9 @@ def try_out(task: Task, model: nn.Module) -> None:
     name = f"{type(task.problem).__name__}.loss"
     try:
         with torch.no_grad():
+            own = ":" in task.spec.model or type(task.problem).model is not Problem.model
+            if own and isinstance(task.problem, Segmentation):
+                task.problem.check_axes(outputs, y)
             task.problem.checked_loss(outputs, moved(y, device))
     except TaskError:
         raise

@@ -45,7 +45,7 @@ class Tally:
         return self
 
     def found(self) -> dict[str, float]:
-        """Return the metrics by name, and the mean loss."""
+        """Return the mean loss, and the metrics by name; not those undefined on these samples."""
         loss = self.total / self.counted if self.counted else math.nan
         found: dict[str, float] = {}
         joined = tuple(torch.cat(column).numpy() for column in zip(*self.kept, strict=True))
@@ -66,7 +66,7 @@ class Tally:
             elif metric.name != "loss":
                 with optional_packages(f"metrics = {metric.name!r}"):
                     found[metric.name] = _by_sklearn(metric.name, *joined)
-        return found | {"loss": loss}
+        return {k: v for k, v in found.items() if math.isfinite(v)} | {"loss": loss}
 
 
 def _recall(label: int, prediction: Columns, scores: Columns, truth: Columns) -> float:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..config import RunConfig
-from ..methods.selector import Summary
+from ..methods.selector import PROXY_BATCHES
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,6 @@ class TrainSettings:
     weight_decay: float
     optimiser: str = "sgd"
     clip_norm: float = 0.0
-    accumulate: int = 1
-    precision: str = "float32"
     squares: int = 0
     """Parts in which the squared gradients of samples are added up (IOS); 0 for not at all."""
     squared_steps: int = 0
@@ -36,13 +34,8 @@ class TrainSettings:
 
     @property
     def stackable(self) -> bool:
-        """Whether many clients can be trained at once: plain SGD, one step per mini-batch."""
-        return (self.optimiser, self.clip_norm, self.accumulate, self.precision) == (
-            "sgd",
-            0.0,
-            1,
-            "float32",
-        )
+        """Whether many clients can be trained at once: plain SGD."""
+        return self.optimiser == "sgd" and not self.clip_norm
 
 
 def learning_rate(config: RunConfig, server_round: int) -> float:
@@ -68,7 +61,7 @@ def learning_rate(config: RunConfig, server_round: int) -> float:
 
 def summary_settings(config: RunConfig, server_round: int) -> TrainSettings:
     """Return the settings of a proxy update: a few mini-batches."""
-    return replace(train_settings(config, server_round), steps=config[Summary].batches)
+    return replace(train_settings(config, server_round), steps=PROXY_BATCHES)
 
 
 def train_settings(config: RunConfig, server_round: int) -> TrainSettings:
@@ -82,8 +75,6 @@ def train_settings(config: RunConfig, server_round: int) -> TrainSettings:
         weight_decay=config.weight_decay,
         optimiser=config.optimiser.name,
         clip_norm=config.optimiser.clip_norm,
-        accumulate=config.optimiser.accumulate,
-        precision=config.optimiser.precision,
     )
 
 

@@ -23,7 +23,7 @@ from .fused_model import fused_model
 from .job import Job, Outcome, Outcomes
 from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
 from .objectives.plain import Plain
-from .optimisers import precision, stepper
+from .optimisers import stepper
 from .placement import device_of, moved
 from .stack import StackGradients, can_stack, stacked_gradients, train_stack
 from .train_settings import TrainSettings
@@ -234,31 +234,20 @@ def train_one(
     total = 0.0
     size = sum(p.numel() for p in parameters)
     squares = np.zeros((settings.squares, size), dtype=np.float32) if settings.squares else None
-    pending: list[Sequence[torch.Tensor]] = []  # gradients, until there are enough for a step
     with _seeded_layers(model, job.seed):
-        for number, (positions, (x, y)) in enumerate(
-            zip(rows, job.data.follow(rows), strict=True), 1
-        ):
+        for number, (positions, (x, y)) in enumerate(zip(rows, job.data.follow(rows), strict=True)):
             x, y = moved(x, device), moved(y, device)
-            if squares is not None and (part := settings.squares_of(number - 1)) is not None:
+            if squares is not None and (part := settings.squares_of(number)) is not None:
                 squares[part] += fisher_diagonal(model, problem.loss, x, y)
-            with precision(settings, device):
-                loss = batch_loss(positions.to(device), x, y)
+            loss = batch_loss(positions.to(device), x, y)
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             total += loss.item()
             with torch.no_grad():
-                pending.append(gradients)
-                if len(pending) == settings.accumulate or number == len(rows):
-                    mean: Sequence[torch.Tensor] = gradients
-                    if len(pending) > 1:
-                        mean = [torch.stack(parts).mean(0) for parts in zip(*pending, strict=True)]
-                    objective.adjust(mean, parameters, start, carried)
-                    step(mean)
-                    pending = []
-    steps = -(-len(rows) // settings.accumulate)
+                objective.adjust(gradients, parameters, start, carried)
+                step(gradients)
     if squares is not None:
         squares /= max(1, settings.squared_of(len(rows)))
-    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), steps, squares)
+    return Outcome(read_arrays(model), total / max(1, len(rows)), len(job.data), len(rows), squares)
 
 
 @contextmanager

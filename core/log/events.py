@@ -106,6 +106,7 @@ class Exchanged(Event):
     seconds: Number = None
     simulated_seconds: Number = None
     reply_seconds: ReplySeconds | None = None
+    deadline: Number = None  # where it is learned
 
 
 class LateReplied(Event):
@@ -151,6 +152,20 @@ class ClassesSpread(Event):
     counts: list[list[Count]] = []
 
 
+class ClientNames(Event):
+    """What people call the clients, by key: the owners of their data, where the data say."""
+
+    name = "client-names"
+    names: dict[str, str] = {}
+
+
+class DataChecked(Event):
+    """What of the data may mislead, found before the run."""
+
+    name = "data-checked"
+    findings: list[str] = []
+
+
 class InputsScaled(Event):
     """Inputs are scaled, by the means and spreads that clients reported."""
 
@@ -164,6 +179,18 @@ class Aggregated(Event):
 
     name = "aggregated"
     metrics: Mapping[str, Number] = {}
+
+
+class Contributed(Event):
+    """Whose updates made the model of a round: one entry per client in each list."""
+
+    name = "contributed"
+    of_data = frozenset({"samples", "norms", "shares"})
+    clients: list[str] = []
+    bytes_up: list[Count] = []
+    samples: Numbers = []
+    norms: Numbers = []  # of its update
+    shares: Numbers = []  # of the mean update, along it: all together are 1
 
 
 class Evaluated(Event):
@@ -254,6 +281,8 @@ class PrivacySpent(Event):
     delta: Number = None
     epsilon_most: Number = None
     epsilon_mean: Number = None
+    budget: Number = None
+    used_up: Count = 0  # clients that are not asked again
 
 
 class CoresetsUsed(Event):

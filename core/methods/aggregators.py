@@ -5,54 +5,50 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from .base import AtLeastOne, BelowOne, Configured, Count, Method, NonNegative, Positive, Settings
+from .base import (
+    AtLeastOne,
+    BelowOne,
+    Configured,
+    Count,
+    Method,
+    NonNegative,
+    Positive,
+    Settings,
+    key,
+)
 
 
 class Aggregation(Settings):
     """Settings of the aggregators."""
 
     section = "aggregation"
-    learning_rate: NonNegative = Field(
-        default=0.0,
-        description="learning rate of the server (GCFL's eta_g); 0 uses Flower's default",
+    learning_rate: NonNegative = key(
+        0.0, "learning rate of the server (GCFL's eta_g); 0 uses Flower's default"
     )
-    momentum: BelowOne = Field(
-        default=0.9, description="momentum of fedavgm and paced; of fedadam and fedyogi, beta 1"
+    momentum: BelowOne = key(0.9, "momentum of fedavgm and paced; of fedadam and fedyogi, beta 1")
+    tau: Positive = key(1e-3, "degree of adaptivity")
+    q: NonNegative = key(0.1, "how much qfedavg favours clients with a high loss")
+    trim: Annotated[float, Field(ge=0.0, lt=0.5)] = key(
+        0.2, "share that trimmed-mean drops at each end"
     )
-    tau: Positive = Field(default=1e-3, description="degree of adaptivity")
-    q: NonNegative = Field(
-        default=0.1, description="how much qfedavg favours clients with a high loss"
-    )
-    trim: Annotated[float, Field(ge=0.0, lt=0.5)] = Field(
-        default=0.2, description="share that trimmed-mean drops at each end"
-    )
-    malicious: Count = Field(
-        default=1, description="attackers that krum, multi-krum and bulyan withstand"
-    )
-    keep: AtLeastOne = Field(default=5, description="updates that multi-krum averages")
-    buffer: Count = Field(
-        default=0,
-        description="a round ends after this many updates while the other clients keep training "
+    malicious: Count = key(1, "attackers that krum, multi-krum and bulyan withstand")
+    keep: AtLeastOne = key(5, "updates that multi-krum averages")
+    buffer: Count = key(
+        0,
+        "a round ends after this many updates while the other clients keep training "
         "(FedBuff); 0 waits for all",
     )
-    staleness: NonNegative = Field(
-        default=0.5,
-        description="with a buffer, an update that began n rounds ago is weighted (1 + n) ** -this",
+    staleness: NonNegative = key(
+        0.5, "with a buffer, an update that began n rounds ago is weighted (1 + n) ** -this"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregator(Method):
-    """One of Flower's strategies.
-
-    Parameters
-    ----------
-    per_attacker : int (default: 0)
-        With f attackers it needs this many times f, and three clients more.
-    """
+    """One of Flower's strategies."""
 
     axis: str = "aggregator"
-    per_attacker: int = 0
+    per_attacker: int = 0  # with f attackers it needs this many times f, and three clients more
 
     def least_clients(self, config: Configured) -> int:
         """Return the fewest updates among which it can detect attackers."""

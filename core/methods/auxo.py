@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from .base import AtLeastOne, Count, NonNegative, Settings, Share
+from .base import AtLeastOne, Count, NonNegative, Settings, Share, key
 from .cohort import CohortMethod
 
 PAPER = "Liu et al., 2023: Auxo, Efficient Federated Learning via Scalable Client Clustering"
@@ -15,44 +13,27 @@ class AuxoSettings(Settings):
     """When auxo splits a cohort, and how clients explore; the paper has large runs."""
 
     section = "auxo"
-    parts: AtLeastOne = Field(default=4, description="most parts that a cohort is split into (K)")
-    first_clustering: Count = Field(
-        default=5, description="rounds of a cohort before clusters are looked for"
+    parts: AtLeastOne = key(4, "most parts that a cohort is split into (K)")
+    first_clustering: Count = key(5, "rounds of a cohort before clusters are looked for")
+    first_split: Count = key(20, "rounds of a cohort before it may be split")
+    alpha: NonNegative = key(
+        1.0,
+        "each part must keep more participants per round than this times the root of those "
+        "before, divided by their heterogeneity (lemma 4.1)",
     )
-    first_split: Count = Field(default=20, description="rounds of a cohort before it may be split")
-    last_split: Count = Field(
-        default=0, description="rounds of a cohort after which it is not split; 0 means no limit"
+    min_participants: AtLeastOne = key(
+        1, "participants per round that each part must keep in any case"
     )
-    split_rounds: AtLeastOne = Field(
-        default=3, description="rounds in a row in which a split must be worth it"
+    records_lost: Share = key(
+        0.0, "share of messages before which a simulated client loses its records"
     )
-    split_exponent: NonNegative = Field(
-        default=0.5,
-        description="a split into K parts must reduce heterogeneity by K to this power: 0.5 as "
-        "lemma 4.1 says of J, 1 for its square root",
+    explore_reward: Literal["exploring", "every-round"] = key(
+        "exploring",
+        "when a client's reward is also added, divided by distance, to cohorts that it never "
+        "tried: in its first round with a cohort, or in every round (line 25 to the letter)",
     )
-    alpha: NonNegative = Field(
-        default=1.0,
-        description="each part must keep more participants per round than this times the root of "
-        "those before, divided by their heterogeneity (lemma 4.1)",
-    )
-    min_participants: AtLeastOne = Field(
-        default=1, description="participants per round that each part must keep in any case"
-    )
-    records_lost: Share = Field(
-        default=0.0,
-        description="share of messages before which a simulated client loses its records",
-    )
-    exploration: Share = Field(
-        default=0.3, description="share of clients that try another cohort at first"
-    )
-    explore_reward: Literal["exploring", "every-round"] = Field(
-        default="exploring",
-        description="when a client's reward is also added, divided by distance, to cohorts that it "
-        "never tried: in its first round with a cohort, or in every round (line 25 to the letter)",
-    )
-    lies_allowed: AtLeastOne = Field(
-        default=3, description="requests that contradict the update before a client is barred"
+    lies_allowed: AtLeastOne = key(
+        3, "requests that contradict the update before a client is barred"
     )
 
 

@@ -27,6 +27,11 @@ Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 
 
+def key(default: Any, description: str) -> Any:
+    """Return what a key of the run config is by default, and about."""
+    return Field(default=default, description=description)
+
+
 class Settings(BaseModel):
     """Settings under one prefix of the run config: no other keys, no other types, nothing infinite.
 
@@ -45,14 +50,7 @@ class Settings(BaseModel):
 
     @classmethod
     def own_keys(cls) -> list[str]:
-        """Return the keys of the run config that are set here.
-
-        >>> class Prox(Settings):
-        ...     section = "prox"
-        ...     mu: float = 0.1
-        >>> Prox.own_keys()
-        ['prox.mu']
-        """
+        """Return the keys of the run config that are set here, such as ``prox.mu``."""
         return [f"{cls.section}.{name.replace('_', '-')}" for name in cls.model_fields]
 
     def problems(self) -> list[str]:
@@ -73,75 +71,38 @@ class Configured(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One choice on one axis of the run config.
+    """One choice on one axis of the run config: ``<axis> = '<name>'`` chooses it.
 
-    Parameters
-    ----------
-    axis, name : str
-        ``<axis> = '<name>'`` in the run config chooses it.
-    about : str
-        What it does, in one line.
-    paper : str, optional
-        Who published it; only if it runs what they published.
-    after : str, optional
-        What it is made after, if it is ours.
-    default : bool (default: False)
-        Whether it is used when neither the user nor a preset chooses.
-    presets : mapping, optional
-        Presets that choose it, each with the values of other axes.
-    settings : tuple of Settings classes
-        Sections of the run config that it reads.
-    reads : tuple of str, optional
-        The keys that it reads of those sections, without prefix; all if none are named.
-    core : str
-        Where the algorithm is, as ``module:attribute`` below this package.
-    layer : str
-        Its half on the server: ``build(inner, config, federation)`` returns a layer around what
-        trains one model.
-    outer : str
-        Likewise, around the whole stack.
-    hook : str
-        Its half on the client, a ``ClientHook``.
-    needs : tuple of str
-        What it cannot do without; see ``core.config.combinations``.
-    offers : tuple of str
-        What others may need.
-    sends : tuple of str
-        What clients send of their data besides the model they trained.
-    releases : tuple of str
-        What the server hands to clients that depends on other clients' data, besides the model.
-    requires : mapping
-        Values that other axes must have.
-    suffers : mapping
-        Values of other axes, as ``(axis, name)``, with which it works but badly, and why.
-    norms_vary : float (default: 1.0)
-        How many times more than usual the updates of honest clients differ in length with it.
-    models_per_reply, models_per_simulated_reply, models_per_virtual_client : float (default: 0.0)
-        As measured, how many times the model the server holds at once for each client that is
-        asked, what it holds more where replies come as one table of the local engine, and what
-        that holds for each of its clients.
+    Places in the code are texts, ``module:attribute`` below this package.
     """
 
     axis: str
     name: str
-    about: str
-    paper: str = ""
-    after: str = ""
-    default: bool = False
+    about: str  # what it does, in one line
+    paper: str = ""  # who published it; only if it runs what they published
+    after: str = ""  # what it is made after, if it is ours
+    default: bool = False  # whether it is used when neither the user nor a preset chooses
+    # Presets that choose it, each with the values of other axes
     presets: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    settings: tuple[type[Settings], ...] = ()
-    reads: tuple[str, ...] = ()
-    core: str = ""
+    settings: tuple[type[Settings], ...] = ()  # sections of the run config that it reads
+    reads: tuple[str, ...] = ()  # the keys that it reads of them, without prefix; all if none
+    core: str = ""  # where the algorithm is
+    # Its half on the server: ``build(inner, config, federation)`` returns a layer around what
+    # trains one model, or (outer) around the whole stack
     layer: str = ""
     outer: str = ""
-    hook: str = ""
-    needs: tuple[str, ...] = ()
-    offers: tuple[str, ...] = ()
-    sends: tuple[str, ...] = ()
+    hook: str = ""  # its half on the client, a ``ClientHook``
+    needs: tuple[str, ...] = ()  # what it cannot do without; see ``core.config.combinations``
+    offers: tuple[str, ...] = ()  # what others may need
+    sends: tuple[str, ...] = ()  # what clients send of their data besides the model they trained
+    # What the server hands to clients that depends on others' data, besides the model
     releases: tuple[str, ...] = ()
-    requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # values of other axes
+    # Values of other axes, as ``(axis, name)``, with which it works but badly, and why
     suffers: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    norms_vary: float = 1.0
+    norms_vary: float = 1.0  # how many times more than usual honest updates differ in length
+    # As measured, how many times the model the server holds at once for each client that is asked,
+    # and the local engine for each of its clients
     models_per_reply: float = 0.0
     models_per_simulated_reply: float = 0.0
     models_per_virtual_client: float = 0.0
@@ -189,7 +150,7 @@ class Method:
 def load(place: str) -> Any:
     """Import what ``module:attribute`` names below this package.
 
-    >>> load("selectors.client_selectors.everyone:Everyone").__name__
+    >>> load("selectors.client_selectors.plain:Everyone").__name__
     'Everyone'
     """
     module, attribute = place.split(":")

@@ -1,26 +1,20 @@
 """Losses that tolerate wrong labels: generalised and symmetric cross-entropy."""
 
-from pydantic import Field
-
-from .base import Method, NonNegative, Positive, Settings, SomeShare
+from .base import Method, NonNegative, Settings, SomeShare, key
 
 
 class GceSettings(Settings):
     """The generalised cross-entropy."""
 
     section = "gce"
-    q: SomeShare = Field(
-        default=0.7, description="near 0 it is cross-entropy, at 1 the mean absolute error"
-    )
+    q: SomeShare = key(0.7, "near 0 it is cross-entropy, at 1 the mean absolute error")
 
 
 class SceSettings(Settings):
     """The symmetric cross-entropy."""
 
     section = "sce"
-    alpha: NonNegative = Field(default=0.1, description="weight of the cross-entropy")
-    beta: Positive = Field(default=1.0, description="weight of the reverse cross-entropy")
-    a: Positive = Field(default=4.0, description="what the logarithm of 0 counts as, negated (-A)")
+    alpha: NonNegative = key(0.1, "weight of the cross-entropy, beside 1 for the reverse one")
 
 
 METHODS = (

@@ -3,38 +3,32 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field
-
-from .base import AtLeastOne, Count, Method, Settings
+from .base import AtLeastOne, Count, Method, Settings, key
 
 
-class Cohort(Settings):
+class CohortSettings(Settings):
     """What several methods with cohorts have to be told."""
 
     section = "cohort"
-    share: Literal["auto", "none", "changes", "body"] = Field(
-        default="auto",
-        description='what cohorts have in common: "none" for models of their own, "changes" for '
-        'what all clients learn as far as few of a cohort take part, "body" for one body that all '
+    share: Literal["auto", "none", "changes", "body"] = key(
+        "auto",
+        'what cohorts have in common: "none" for models of their own, "changes" for what all '
+        'clients learn as far as few of a cohort take part, "body" for one body that all '
         'clients train, with a last layer for each cohort; "auto" is changes with cohorts by '
         "similarity, else none",
     )
-    number: AtLeastOne = Field(
-        default=3, description="number of cohorts, for ifca, clove and flexcfl"
-    )
-    joint_rounds: Count = Field(
-        default=0,
-        description="rounds with one model for all before cfl and fl-hc look for cohorts; 0 means "
-        "a quarter of the run, but at most 20",
+    number: AtLeastOne = key(3, "number of cohorts, for ifca, clove and flexcfl")
+    joint_rounds: Count = key(
+        0,
+        "rounds with one model for all before cfl and fl-hc look for cohorts; 0 means a "
+        "quarter of the run, but at most 20",
     )
 
     def shared(self, cohorts: str, similarity: str, buffer: int = 0) -> str:
         """Return what cohorts have in common in a run; a paper's cohorts share nothing.
 
-        >>> Cohort().shared("similarity", "centred-overlap"), Cohort().shared("auxo", "")
-        ('changes', 'none')
-        >>> Cohort().shared("similarity", "index-overlap")
-        'none'
+        >>> CohortSettings().shared("similarity", "centred-overlap")
+        'changes'
         """
         if self.share != "auto":
             return self.share
@@ -44,7 +38,7 @@ class Cohort(Settings):
     def joint_rounds_of(self, rounds: int) -> int:
         """Return for how many rounds of a run one model is trained.
 
-        >>> Cohort().joint_rounds_of(40), Cohort().joint_rounds_of(200)
+        >>> CohortSettings().joint_rounds_of(40), CohortSettings().joint_rounds_of(200)
         (10, 20)
         """
         return self.joint_rounds or min(20, rounds // 4)
@@ -52,17 +46,11 @@ class Cohort(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class CohortMethod(Method):
-    """A way to put clients into cohorts.
-
-    Parameters
-    ----------
-    rule : str
-        Where the rule of the layer is: a ``CohortRule``, made from the run config.
-    """
+    """A way to put clients into cohorts."""
 
     axis: str = "cohorts"
     outer: str = "strategies.layers.cohorts:Cohorts.of_run"
-    rule: str = ""
+    rule: str = ""  # where the ``CohortRule`` of the layer is, made from the run config
 
     def keys_read(self) -> list[str]:
         """Return the keys of the run config that it reads; that of the layer included."""

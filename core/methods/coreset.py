@@ -6,15 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import (
-    AtLeastOne,
-    BelowOne,
-    Configured,
-    Method,
-    NonNegative,
-    Positive,
-    Settings,
-)
+from .base import AtLeastOne, BelowOne, Configured, Method, NonNegative, Positive, Settings, key
 
 GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
 TRUST_KEYS = ("budget", "every", "first-round", "target", "memory", *GUIDANCE_KEYS)
@@ -30,69 +22,58 @@ _NOT_THEIRS = (
 )
 
 
-class Coreset(Settings):
+class CoresetSettings(Settings):
     """Which few samples a client trains on, and how they are chosen."""
 
     section = "coreset"
-    budget: Positive = Field(
-        default=0.1,
-        description="samples that a client trains on: a share of its data up to 1, a count above",
+    budget: Positive = key(
+        0.1, "samples that a client trains on: a share of its data up to 1, a count above"
     )
-    every: AtLeastOne = Field(
-        default=10, description="rounds after which a coreset is chosen again"
+    every: AtLeastOne = key(10, "rounds after which a coreset is chosen again")
+    first_round: Annotated[int, Field(ge=-1)] = key(
+        -1,
+        "rounds on a random subset before the first choice; 0 chooses at once, as gcfl does "
+        "by default; the default of all others is 1",
     )
-    first_round: Annotated[int, Field(ge=-1)] = Field(
-        default=-1,
-        description="rounds on a random subset before the first choice; 0 chooses at once, as gcfl "
-        "does by default; the default of all others is 1",
+    residual: Literal["mean", "total", "plain-mean", "printed"] = key(
+        "mean",
+        'what gcfl and gradmatch still miss of the target: of the "mean" gradient (the '
+        'paper\'s text), of the "total" (mean times budget), for the "plain-mean" of all taken'
+        ' to equal the target, or as "printed" in Alg. 2',
     )
-    residual: Literal["mean", "total", "plain-mean", "printed"] = Field(
-        default="mean",
-        description='what gcfl and gradmatch still miss of the target: of the "mean" '
-        'gradient (the paper\'s text), of the "total" (mean times budget), for the "plain-mean" of '
-        'all taken to equal the target, or as "printed" in Alg. 2',
+    target: Literal["auto", "server", "own"] = key(
+        "auto",
+        'the gradient to match: the "server"\'s, on its validation set, or the client\'s "own";'
+        ' "auto" is each method\'s own',
     )
-    target: Literal["auto", "server", "own"] = Field(
-        default="auto",
-        description='the gradient to match: the "server"\'s, on its validation set, or the '
-        'client\'s "own"; "auto" is each method\'s own',
+    per_class: bool = key(
+        True,
+        "choose within each label by the gradient of its own neuron, or among all samples by "
+        "the whole head",
     )
-    per_class: bool = Field(
-        default=True,
-        description="choose within each label by the gradient of its own neuron, or among all "
-        "samples by the whole head",
+    class_budgets: Literal["auto", "proportional", "equal"] = key(
+        "auto",
+        'parts of the budget that labels get: "proportional" to their samples, or "equal" '
+        "(b/|Y|; auto, with gcfl)",
     )
-    class_budgets: Literal["auto", "proportional", "equal"] = Field(
-        default="auto",
-        description='parts of the budget that labels get: "proportional" to their samples, or '
-        '"equal" (b/|Y|; auto, with gcfl)',
+    ridge: NonNegative = key(0.5, "regularisation of the weights (lambda of eq. 5)")
+    step: AtLeastOne = key(1, "samples taken in each step of matching")
+    use_weights: bool = key(
+        False, "weight samples in training as the match does; else all count the same"
     )
-    ridge: NonNegative = Field(
-        default=0.5, description="regularisation of the weights (lambda of eq. 5)"
+    memory: BelowOne = key(
+        0.3,
+        "weight of earlier looks in the trust that trusted has in a label; 0 uses the last "
+        "look alone",
     )
-    step: AtLeastOne = Field(default=1, description="samples taken in each step of matching")
-    use_weights: bool = Field(
-        default=False,
-        description="weight samples in training as the match does; else all count the same",
+    clip: Positive = key(
+        1.0,
+        "norm to which each of the server's gradients is clipped if noise is added to their means",
     )
-    memory: BelowOne = Field(
-        default=0.3,
-        description="weight of earlier looks in the trust that trusted has in a label; 0 uses "
-        "the last look alone",
-    )
-    clip: Positive = Field(
-        default=1.0,
-        description="norm to which each of the server's gradients is clipped if noise is added to "
-        "their means",
-    )
-    noise_multiplier: NonNegative = Field(
-        default=0.0,
-        description="noise that hides the server's samples: its standard deviation on a sum of "
-        "gradients, divided by the clip; 0 sends plain means",
-    )
-    radius: Positive = Field(
-        default=2.0,
-        description="distance of gradients within which crust lets one sample represent another",
+    noise_multiplier: NonNegative = key(
+        0.0,
+        "noise that hides the server's samples: its standard deviation on a sum of gradients,"
+        " divided by the clip; 0 sends plain means",
     )
 
     def problems(self) -> list[str]:
@@ -104,58 +85,45 @@ class Coreset(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class CoresetMethod(Method):
-    """A way to choose a coreset.
-
-    Parameters
-    ----------
-    rule : str
-        As :func:`selectors.data_selectors.coreset.choose_coreset` calls it, or "trusted".
-    target : str (default: "none")
-        Whose mean gradients samples are compared with: "server", "own" or "none".
-    looks_at : str (default: "gradients")
-        What samples are compared by: "gradients" of the model, "inputs" or "nothing".
-    first : int (default: 1)
-        Rounds before the first choice: an untrained model's gradients say little.
-    equal : bool (default: False)
-        Whether labels get equal parts of the budget.
-    """
+    """A way to choose a coreset."""
 
     axis: str = "data-selector"
-    settings: tuple[type[Settings], ...] = (Coreset,)
+    settings: tuple[type[Settings], ...] = (CoresetSettings,)
     layer: str = "strategies.layers.coresets:Coresets.of_run"
     hook: str = "client_app.hooks.coresets:ChosenCoreset"
-    rule: str = ""
+    rule: str = ""  # as ``selectors.data_selectors.coreset`` calls it, or "trusted"
+    # Whose mean gradients samples are compared with, and by what samples are compared
     target: Literal["server", "own", "none"] = "none"
     looks_at: Literal["gradients", "inputs", "nothing"] = "gradients"
-    first: int = 1
-    equal: bool = False
+    first: int = 1  # rounds before the first choice: an untrained model's gradients say little
+    equal: bool = False  # whether labels get equal parts of the budget
 
     def needs_in(self, config: Configured) -> tuple[str, ...]:
         """Return what it needs: samples on the server if it matches their gradients."""
-        data = ("server data",) if self.target_of(config[Coreset]) == "server" else ()
+        data = ("server data",) if self.target_of(config[CoresetSettings]) == "server" else ()
         return (*(need for need in self.needs if need != "server data"), *data)
 
     def suffers_in(self, config: Configured) -> Mapping[tuple[str, str], str]:
         """Return the cohorts, whose data one set of samples on the server does not represent."""
-        if self.target_of(config[Coreset]) != "server":
+        if self.target_of(config[CoresetSettings]) != "server":
             return {}
         return {("cohorts", name): _NOT_THEIRS for name in _COHORTS}
 
-    def per_class_of(self, settings: Coreset) -> bool:
+    def per_class_of(self, settings: CoresetSettings) -> bool:
         """Return whether samples are compared by the neuron of their own label in a run."""
         return settings.per_class or "per-class" not in self.reads
 
-    def first_round_of(self, settings: Coreset) -> int:
+    def first_round_of(self, settings: CoresetSettings) -> int:
         """Return how many rounds pass before the first choice of a run."""
         return self.first if settings.first_round < 0 else settings.first_round
 
-    def equal_of(self, settings: Coreset) -> bool:
+    def equal_of(self, settings: CoresetSettings) -> bool:
         """Return whether labels get equal parts of the budget in a run."""
         return settings.class_budgets == "equal" or (
             settings.class_budgets == "auto" and self.equal
         )
 
-    def target_of(self, settings: Coreset) -> str:
+    def target_of(self, settings: CoresetSettings) -> str:
         """Return whose gradients are matched in a run."""
         own = settings.target == "auto" or "target" not in self.reads
         return self.target if own else settings.target

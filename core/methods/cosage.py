@@ -1,8 +1,6 @@
 """CosAge: clients whose update differs most from the global one, the oldest of each bin first."""
 
-from pydantic import Field
-
-from .base import Settings, Share
+from .base import Settings, Share, key
 from .selector import Selector, Summary
 
 
@@ -10,9 +8,8 @@ class CosAgeSettings(Settings):
     """CosAge's cooldown."""
 
     section = "cosage"
-    silent_ratio: Share = Field(
-        default=0.0,
-        description="share of clients that rest after their turn, the most recent first",
+    silent_ratio: Share = key(
+        0.0, "share of clients that rest after their turn, the most recent first"
     )
 
 

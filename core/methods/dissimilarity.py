@@ -2,31 +2,30 @@
 
 from .selector import Selector, Summary
 
-_HOOK = "client_app.hooks.similarity:UpdateSimilarity"
+
+def _rule(name: str, about: str, core: str) -> Selector:
+    return Selector(
+        name=name,
+        about=about,
+        settings=(Summary,),
+        core=f"selectors.client_selectors.dissimilarity:{core}",
+        hook="client_app.hooks.similarity:UpdateSimilarity",
+        sends=("similarity",),
+    )
+
 
 METHODS = (
-    Selector(
-        name="dissimilarity",
-        about="clients whose update differs most from the global one",
-        settings=(Summary,),
-        core="selectors.client_selectors.dissimilarity:MostDissimilar",
-        hook=_HOOK,
-        sends=("similarity",),
+    _rule(
+        "dissimilarity", "clients whose update differs most from the global one", "MostDissimilar"
     ),
-    Selector(
-        name="dissimilarity-cooldown",
-        about="the same, but the half that was chosen most recently rests",
-        settings=(Summary,),
-        core="selectors.client_selectors.dissimilarity:MostDissimilarAfterCooldown",
-        hook=_HOOK,
-        sends=("similarity",),
+    _rule(
+        "dissimilarity-cooldown",
+        "the same, but the half that was chosen most recently rests",
+        "MostDissimilarAfterCooldown",
     ),
-    Selector(
-        name="dissimilarity-sampling",
-        about="clients drawn in proportion to their dissimilarity (eq. 11)",
-        settings=(Summary,),
-        core="selectors.client_selectors.dissimilarity:DissimilaritySampling",
-        hook=_HOOK,
-        sends=("similarity",),
+    _rule(
+        "dissimilarity-sampling",
+        "clients drawn in proportion to their dissimilarity (eq. 11)",
+        "DissimilaritySampling",
     ),
 )

@@ -1,17 +1,13 @@
 """Ditto: a personal model beside the global one."""
 
-from pydantic import Field
-
-from .base import Method, NonNegative, Settings
+from .base import Method, NonNegative, Settings, key
 
 
 class DittoSettings(Settings):
     """Ditto's personal model."""
 
     section = "ditto"
-    pull: NonNegative = Field(
-        default=1.0, description="how much it is pulled towards the global model (lambda)"
-    )
+    pull: NonNegative = key(1.0, "how much it is pulled towards the global model (lambda)")
 
 
 METHODS = (

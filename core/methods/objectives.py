@@ -1,26 +1,24 @@
 """What clients minimise besides the loss: FedProx, MOON, SCAFFOLD and Per-FedAvg."""
 
-from pydantic import Field
-
-from .base import Count, Method, NonNegative, Positive, Settings
+from .base import Count, Method, NonNegative, Positive, Settings, key
 
 
 class ProxSettings(Settings):
     """The proximal term of FedProx."""
 
     section = "prox"
-    mu: NonNegative = Field(default=0.01, description="weight of the pull towards the global model")
+    mu: NonNegative = key(0.01, "weight of the pull towards the global model")
 
 
 class MoonSettings(Settings):
     """The contrastive term of MOON."""
 
     section = "moon"
-    mu: NonNegative = Field(default=1.0, description="weight of the contrastive term")
-    projection: Count = Field(
-        default=0,
-        description="width of two more layers in front of the model's head, whose output is "
-        "compared (the paper has 256); 0 adds none and compares what the head is given",
+    mu: NonNegative = key(1.0, "weight of the contrastive term")
+    projection: Count = key(
+        0,
+        "width of two more layers in front of the model's head, whose output is compared (the"
+        " paper has 256); 0 adds none and compares what the head is given",
     )
 
 
@@ -28,8 +26,8 @@ class PerFedAvgSettings(Settings):
     """The inner step of Per-FedAvg."""
 
     section = "per-fedavg"
-    inner_rate: Positive = Field(
-        default=0.01, description="learning rate of the step before the gradient is taken (alpha)"
+    inner_rate: Positive = key(
+        0.01, "learning rate of the step before the gradient is taken (alpha)"
     )
 
 

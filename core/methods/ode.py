@@ -4,87 +4,54 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from pydantic import Field
+from ...selectors.stream_selectors.storage_plan import StoragePlan
+from .base import Configured, Count, NonNegative, Positive, Settings, key
+from .stream import StreamMethod, StreamSettings
 
-from .base import Configured, Count, NonNegative, Positive, Settings
-from .stream import Stream, StreamMethod
-
-_ODE, _BALANCED = "ode", "ode-balanced"
 _PAPER = "Gong et al., 2023: To Store or Not? Online Data Selection for Federated Learning"
-_CHOICES = ("quantities", "client_weights")
-# What "auto" means, and what is not read at all
-_OWN: dict[str, dict[str, float | str]] = {
-    _ODE: {
-        **{"quantities": "even", "client_weights": "stored"},
-        **{"cover": False, "replan": math.inf},  # the plan is made once for the clients there are
-    },
-    _BALANCED: {"quantities": "proportional", "client_weights": "velocity", "clients_per_label": 0},
-}
 
 
-class Ode(Settings):
+class OdeSettings(Settings):
     """What ODE values samples by, and who stores what."""
 
     section = "ode"
-    estimator: Literal["incremental", "participants", "stored", "exact", "none"] = Field(
-        default="incremental",
-        description='estimate of the global gradient: "incremental" (eq. 8), "participants" (of '
-        'the last round only), "stored" (of what those store), "exact" (an oracle) or "none" '
-        "(samples are kept at random)",
+    estimator: Literal["incremental", "participants", "stored", "exact", "none"] = key(
+        "incremental",
+        'estimate of the global gradient: "incremental" (eq. 8), "participants" (of the last '
+        'round only), "stored" (of what those store), "exact" (an oracle) or "none" (samples '
+        "are kept at random)",
     )
-    layers: Count = Field(default=1, description="last layers whose gradients count; 0 means all")
-    normalize: bool = Field(default=False, description="value directions, not lengths")
-    noise: NonNegative = Field(
-        default=0.0, description="standard deviation of the noise that clients add to the gradient"
+    layers: Count = key(1, "last layers whose gradients count; 0 means all")
+    noise: NonNegative = key(
+        0.0, "standard deviation of the noise that clients add to the gradient"
     )
-    noise_clip: Positive = Field(
-        default=1.0, description="norm to which the gradient is clipped before noise is added"
-    )
-    coordinate: bool = Field(default=True, description="the server plans who stores which label")
-    clients_per_label: Count = Field(
-        default=5,
-        description="at most this many clients store each label with ode; 0 means no limit, as "
-        "with ode-balanced",
-    )
-    labels_per_client: Count = Field(
-        default=0, description="at most this many labels per client; 0 means no limit"
-    )
-    quantities: Literal["auto", "even", "balanced", "proportional", "matched"] = Field(
-        default="auto",
-        description='how a client divides its store: "even", the remainder for its faster labels '
-        '(auto, with ode); "balanced", the remainder for labels of which too few are stored; '
-        '"proportional" to what arrives there (auto, with ode-balanced); "matched" to eq. 10',
-    )
-    client_weights: Literal["auto", "stored", "velocity"] = Field(
-        default="auto",
-        description='weight of a client in aggregation: "stored", the weights of its stored '
-        'samples (eq. 12; auto, with ode), or "velocity", the samples that arrive there per round '
-        "(auto, with ode-balanced)",
-    )
-    cover: bool = Field(
-        default=True,
-        description="with ode-balanced, a label that nobody would store takes places from another",
-    )
-    replan: NonNegative = Field(
-        default=0.2,
-        description="with ode-balanced, a new plan is made when averaged velocities have changed "
-        "by this share; a label moves to a client only where it is faster by this share",
+    noise_clip: Positive = key(1.0, "norm to which the gradient is clipped before noise is added")
+    coordinate: bool = key(True, "the server plans who stores which label")
+    clients_per_label: Count = key(
+        5,
+        "at most this many clients store each label with ode; 0 means no limit, as with "
+        "ode-balanced",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OdeMethod(StreamMethod):
+class OdeMethod(StreamMethod):
     """ODE, with one or the other division of labels and weights."""
 
-    settings: tuple[type[Settings], ...] = (Stream, Ode)
+    settings: tuple[type[Settings], ...] = (StreamSettings, OdeSettings)
     core: str = "selectors.stream_selectors.ode_selector:OdeSelector"
     needs: tuple[str, ...] = ("linear head",)
     sends: tuple[str, ...] = ("labels", "gradient")
     releases: tuple[str, ...] = ("an estimate of the global gradient",)
+    # As in ``selectors.stream_selectors.coordination.coordinate``
+    quantities: str = "even"
+    client_weights: str = "stored"
+    cover: bool = False
+    replan: float = math.inf  # drift of velocities from which on a new plan is made
 
     def unprotected(self, config: Configured) -> list[str]:
         """Return what is sent without noise; labels stay on the client where there is no plan."""
-        ode, found = config[Ode], super().unprotected(config)
+        ode, found = config[OdeSettings], list[str]()
         if ode.coordinate:
             found.append("labels for a plan, set ode.coordinate = false")
         if ode.estimator == "exact":
@@ -95,32 +62,40 @@ class _OdeMethod(StreamMethod):
 
     def noise_multipliers(self, config: Configured) -> list[float]:
         """Return that of the gradient."""
-        ode = config[Ode]
+        ode = config[OdeSettings]
         return [] if ode.estimator == "none" else [ode.noise / ode.noise_clip]
 
-
-def _all_but(*keys: str) -> tuple[str, ...]:
-    """Return the keys of streams and of ODE besides some, without prefix."""
-    found = [*Stream.own_keys(), *Ode.own_keys()]
-    return tuple(key.partition(".")[2] for key in found if key not in keys)
+    def plan(self, config: Configured) -> StoragePlan:
+        """Return the plan of who stores which label, yet to be made."""
+        limited = "ode.clients-per-label" in self.keys_read()
+        most = config[OdeSettings].clients_per_label if limited else 0
+        own = (self.quantities, self.cover, self.client_weights)
+        return StoragePlan(self.replan, most, 0, *own)
 
 
 METHODS = (
-    _OdeMethod(
-        name=_ODE,
+    OdeMethod(
+        name="ode",
         about="the samples whose gradients point most along the global one, 5 clients per label",
         paper=_PAPER,
-        presets={_ODE: {}},
-        reads=_all_but("ode.cover", "ode.replan"),
+        presets={"ode": {}},
     ),
-    _OdeMethod(
-        name=_BALANCED,
+    OdeMethod(
+        name="ode-balanced",
         about="likewise, labels stored and clients weighted in proportion to what arrives",
         after=_PAPER,
-        presets={_BALANCED: {}},
-        reads=_all_but("ode.clients-per-label"),
+        presets={"ode-balanced": {}},
+        reads=(
+            *("capacity", "velocity", "drift", "estimator", "layers"),
+            *("noise", "noise-clip", "coordinate"),
+        ),
+        quantities="proportional",
+        client_weights="velocity",
+        cover=True,
+        replan=0.2,
     ),
 )
+_BY_NAME = {method.name: method for method in METHODS}
 
 
 class _Run(Configured, Protocol):
@@ -131,9 +106,6 @@ class _Run(Configured, Protocol):
         """Return the method's name."""
 
 
-def ode_settings(config: _Run) -> Ode | None:
-    """Return ODE's settings as a run uses them; None where data are chosen in another way."""
-    if config.data_selector not in _OWN:
-        return None
-    given = {k: v for k, v in config[Ode] if k in _CHOICES and v != "auto"}
-    return config[Ode].model_copy(update={**_OWN[config.data_selector], **given})
+def ode_method(config: _Run) -> OdeMethod | None:
+    """Return which ODE a run uses; None where data are chosen in another way."""
+    return _BY_NAME.get(config.data_selector)

@@ -8,17 +8,17 @@ METHODS = (
         name="random",
         about="clients drawn uniformly",
         default=True,
-        core="selectors.client_selectors.uniform:Uniform",
+        core="selectors.client_selectors.plain:Uniform",
     ),
     Selector(
         name="all",
         about="all clients, every round",
-        core="selectors.client_selectors.everyone:Everyone",
+        core="selectors.client_selectors.plain:Everyone",
     ),
     Selector(
         name="round-robin",
         about="all clients in turn",
-        core="selectors.client_selectors.round_robin:RoundRobin",
+        core="selectors.client_selectors.plain:RoundRobin",
     ),
     Selector(
         name="aoi",
@@ -43,7 +43,6 @@ METHODS = (
         core="core.learning.objectives.plain:Plain",
     ),
     Method(axis="uplink", name="dense", about="clients send whole models", default=True),
-    Method(axis="privacy", name="none", about="no noise", default=True),
     Method(
         axis="weighting",
         name="examples",

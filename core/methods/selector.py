@@ -5,33 +5,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, Configured, Count, Method, Settings
+from .base import Configured, Count, Method, Settings, key
+
+PROXY_BATCHES = 4  # mini-batches of the proxy update that a similarity is computed from
 
 
 class Summary(Settings):
     """What clients report before they are chosen, and how."""
 
     section = "summary"
-    mode: Literal["query", "piggyback"] = Field(
-        default="query",
-        description='"query" asks clients before choosing; "piggyback" uses what they reported in '
-        "their last training reply",
+    mode: Literal["query", "piggyback"] = key(
+        "query",
+        '"query" asks clients before choosing; "piggyback" uses what they reported in their '
+        "last training reply",
     )
-    batches: AtLeastOne = Field(
-        default=4, description="mini-batches of the proxy update that a similarity is computed from"
+    power: Annotated[float, Field(ge=1.0)] = key(4.0, "p of the norm in which updates are compared")
+    form: Literal["unit", "printed", "index-overlap"] = key(
+        "unit",
+        'how updates are compared: "unit" divides both by their norm first; "printed" is eq. 8 '
+        'and 9 to the letter; "index-overlap" (ours, after IOS) is the share of their largest '
+        "entries that they have in common",
     )
-    power: Annotated[float, Field(ge=1.0)] = Field(
-        default=4.0, description="p of the norm in which updates are compared"
-    )
-    form: Literal["unit", "printed", "index-overlap"] = Field(
-        default="unit",
-        description='how updates are compared: "unit" divides both by their norm first; "printed" '
-        'is eq. 8 and 9 to the letter; "index-overlap" (ours, after IOS) is the share of their '
-        "largest entries that they have in common",
-    )
-    ask_at_most: Count = Field(
-        default=0,
-        description="ask at most this many clients per round, the oldest first; 0 asks all",
+    ask_at_most: Count = key(
+        0, "ask at most this many clients per round, the oldest first; 0 asks all"
     )
 
 

@@ -2,14 +2,14 @@
 
 from .base import Method
 from .cohort import CohortMethod
-from .ios import SIGNATURE_KEYS, Ios
+from .ios import Ios
 
 METHODS = (
     CohortMethod(
         name="similarity",
         about="one model per cluster of similar clients (affinity propagation)",
         settings=(Ios,),
-        reads=("first-round", "every", *SIGNATURE_KEYS),
+        reads=("first-round", "every", "signatures"),
         core="selectors.cohorts.similarity_clusters:similarity_clusters",
         rule="strategies.cohorts.similarity:SimilarityRule",
         sends=("update",),
@@ -22,7 +22,7 @@ METHODS = (
         name="neighbours",
         about="one model per client, mixed from those of the most similar clients",
         settings=(Ios,),
-        reads=("first-round", "every", "neighbours", *SIGNATURE_KEYS),
+        reads=("first-round", "every", "neighbours", "signatures"),
         outer="strategies.layers.neighbours:Neighbours.of_run",
         releases=("mixtures of clients' models",),
         models_per_reply=4.4,

@@ -3,19 +3,15 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pydantic import Field
-
-from .base import Configured, Method, Settings, SomeShare
+from .base import Configured, Method, Settings, SomeShare, key
 
 
 class TopK(Settings):
     """The sparse uplink."""
 
     section = "top-k"
-    density: SomeShare = Field(default=0.1, description="share of the entries that a client sends")
-    values: Literal["float32", "float16"] = Field(
-        default="float32", description="type of the values sent"
-    )
+    density: SomeShare = key(0.1, "share of the entries that a client sends")
+    values: Literal["float32", "float16"] = key("float32", "type of the values sent")
 
 
 @dataclass(frozen=True, kw_only=True)

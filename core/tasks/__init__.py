@@ -8,58 +8,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .errors import TaskError
-    from .metrics import Metric
-    from .problems import (
-        Classification,
-        MultiLabel,
-        NextToken,
-        Problem,
-        Regression,
-        Segmentation,
-    )
-    from .spec import TaskSpec
-    from .splits import ClientData, Samples, ServerData, Split
-    from .task import Task, load_task
+    from .errors import TaskError as TaskError
+    from .metrics import Metric as Metric
+    from .problems import Classification as Classification
+    from .problems import MultiLabel as MultiLabel
+    from .problems import NextToken as NextToken
+    from .problems import Problem as Problem
+    from .problems import Regression as Regression
+    from .problems import Segmentation as Segmentation
+    from .spec import TaskSpec as TaskSpec
+    from .splits import ClientData as ClientData
+    from .splits import Samples as Samples
+    from .splits import ServerData as ServerData
+    from .splits import Split as Split
+    from .task import Task as Task
+    from .task import load_task as load_task
 
-_PLACES = {
-    "ClientData": "forager.core.tasks.splits",
-    "Samples": "forager.core.tasks.splits",
-    "ServerData": "forager.core.tasks.splits",
-    "Split": "forager.core.tasks.splits",
-    "Task": "forager.core.tasks.task",
-    "TaskError": "forager.core.tasks.errors",
-    "TaskSpec": "forager.core.tasks.spec",
-    "load_task": "forager.core.tasks.task",
-    "Metric": "forager.core.tasks.metrics",
-    "Problem": "forager.core.tasks.problems",
-    "Classification": "forager.core.tasks.problems",
-    "MultiLabel": "forager.core.tasks.problems",
-    "NextToken": "forager.core.tasks.problems",
-    "Regression": "forager.core.tasks.problems",
-    "Segmentation": "forager.core.tasks.problems",
+_NAMES = {
+    "errors": ("TaskError",),
+    "metrics": ("Metric",),
+    "problems": (
+        *("Classification", "MultiLabel", "NextToken", "Problem", "Regression", "Segmentation"),
+    ),
+    "spec": ("TaskSpec",),
+    "splits": ("ClientData", "Samples", "ServerData", "Split"),
+    "task": ("Task", "load_task"),
 }
-
-__all__ = [
-    "Classification",
-    "ClientData",
-    "Metric",
-    "MultiLabel",
-    "NextToken",
-    "Problem",
-    "Regression",
-    "Samples",
-    "Segmentation",
-    "ServerData",
-    "Split",
-    "Task",
-    "TaskError",
-    "TaskSpec",
-    "load_task",
-]
+_PLACES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = list(_PLACES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'tasks' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import invalid
+from .groups import group_of
 from .spec import TaskSpec
 
 Indices = NDArray[np.int64]
@@ -19,13 +21,6 @@ _TRIES = 11  # draws after which flwr-datasets gives up to leave nobody without 
 def iid(_spec: TaskSpec, groups: NDArray[np.int64], clients: int) -> tuple[Indices, Indices]:
     """Cut the samples, as they come, into runs of equal length; the first get one more.
 
-    Returns
-    -------
-    order, offsets : ndarray of int
-        Positions of the samples, one client after the other, and where each client's begin.
-
-    Examples
-    --------
     >>> iid(TaskSpec(), np.zeros(5, int), 3)[1].tolist()
     [0, 2, 4, 5]
     """
@@ -73,6 +68,31 @@ def _dealt(
     return np.concatenate(owners), sizes
 
 
+def natural(_spec: TaskSpec, groups: NDArray[np.int64], clients: int) -> tuple[Indices, Indices]:
+    """Give every client the samples of its own group.
+
+    >>> [part.tolist() for part in natural(TaskSpec(), np.array([1, 0, 1]), 2)]
+    [[1, 0, 2], [0, 1, 3]]
+    """
+    sizes = np.bincount(groups, minlength=clients)
+    return np.argsort(groups, kind="stable"), np.concatenate([[0], np.cumsum(sizes)])
+
+
+def class_groups(
+    spec: TaskSpec, groups: NDArray[np.int64], clients: int
+) -> tuple[Indices, Indices]:
+    """Deal out classes to planted groups; the clients of a group share its samples in turn."""
+    if clients < spec.group_count:
+        raise invalid("group_count", spec.group_count, f"at most {clients} clients")
+    block = groups * spec.group_count // (int(groups.max()) + 1)
+    parts = []
+    for client in range(clients):
+        group = group_of(client, spec.group_count)
+        sharers = range(group, clients, spec.group_count)
+        parts.append(np.flatnonzero(block == group)[sharers.index(client) :: len(sharers)])
+    return np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+
+
 ARRAY_PARTITIONS: dict[
     str, Callable[[TaskSpec, NDArray[np.int64], int], tuple[Indices, Indices]]
-] = {"iid": iid, "dirichlet": dirichlet}
+] = {"iid": iid, "dirichlet": dirichlet, "class-groups": class_groups, "natural": natural}

@@ -6,20 +6,17 @@ are computed when first asked for; later rounds, processes and runs read them fr
 
 import functools
 import hashlib
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from ..storage.files import write_atomically
-from .errors import TaskError, invalid, unknown
+from .datasets.storage import cached_arrays
+from .errors import TaskError, unknown
 from .torchvision_compat import torchvision
 
 # Images are scaled to this many pixels per side. The networks were trained at 224; 128 is a third
@@ -35,19 +32,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class Backbone:
-    """A pretrained network without its classifier.
-
-    Attributes
-    ----------
-    size : int
-        Number of features.
-    version : str
-        Names the weights; part of the cache key.
-    load : callable
-        Returns the network that maps normalised images to features.
-    mean, std : tuple of float
-        Normalisation of pixels in [0, 1], per channel.
-    """
+    """A pretrained network without its classifier."""
 
     size: int
     version: str
@@ -59,8 +44,6 @@ class Backbone:
 def feature_size(name: str) -> int:
     """Return the number of features of the backbone called `name`.
 
-    Examples
-    --------
     >>> feature_size("efficientnet-lite0")
     1280
     """
@@ -68,43 +51,19 @@ def feature_size(name: str) -> int:
 
 
 def features(name: str, x: Tensor, cache_dir: str) -> Tensor:
-    """Return the features of images under a frozen backbone.
+    """Return the features of images, of pixels in [0, 1], under a frozen backbone.
 
-    Parameters
-    ----------
-    name : str
-        A key of `BACKBONES`.
-    x : Tensor
-        Images with pixels in [0, 1], shape (n, 1 or 3, height, width).
-    cache_dir : str
-        Folder where features are kept, one file for each backbone and set of images; it is created
-        if missing.
-
-    Returns
-    -------
-    Tensor
-        Shape (n, `feature_size(name)`), float32, without gradient.
-
-    Raises
-    ------
-    TaskError
-        If the backbone is unknown or cannot be loaded, or `x` holds no such images.
-
-    Warns
-    -----
-    UserWarning
-        If a damaged cache file is replaced.
+    They are kept in a folder, one file for each backbone and set of images.
     """
     backbone = _backbone(name)
     _check_images(name, x)
     images = x.detach().to("cpu", torch.float32).contiguous()
-    path = _cache_folder(cache_dir) / f"{name}-{_digest(name, backbone, images)}.safetensors"
-    cached = _read(path, (len(images), backbone.size))
-    if cached is not None:
-        return cached
-    computed = _compute(name, backbone, images)
-    _write(path, computed)
-    return computed
+    kept = cached_arrays(
+        Path(cache_dir),
+        f"{name}-{_digest(name, backbone, images)}",
+        lambda: {"features": _compute(name, backbone, images).numpy()},
+    )
+    return torch.from_numpy(kept["features"])
 
 
 def _backbone(name: str) -> Backbone:
@@ -208,43 +167,9 @@ BACKBONES: dict[str, Backbone] = {
 }
 
 
-# ---- Keeping on disk
-
-
-def _cache_folder(cache_dir: str) -> Path:
-    """Create the folder before anything is computed, so that a wrong one is noticed at once."""
-    folder = Path(cache_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise invalid("cache_dir", cache_dir, f"a folder that can be written ({error})") from error
-    return folder
-
-
 def _digest(name: str, backbone: Backbone, images: Tensor) -> str:
     """Return a digest of everything that the features depend on."""
     key = (name, backbone.version, PIXELS, tuple(images.shape))
     digest = hashlib.blake2b(repr(key).encode(), digest_size=16)
     digest.update(images.numpy().data)
     return digest.hexdigest()
-
-
-def _read(path: Path, shape: tuple[int, int]) -> Tensor | None:
-    """Return the features in `path`; None if it is missing or, with a warning, if it is damaged."""
-    if not path.exists():
-        return None
-    try:
-        cached: Tensor = load_file(path)["features"]
-    except (SafetensorError, OSError, KeyError) as error:
-        fault = str(error)
-    else:
-        if cached.shape == shape and cached.dtype == torch.float32:
-            return cached
-        fault = f"shape {tuple(cached.shape)}, {cached.dtype} instead of {shape}, float32"
-    warnings.warn(f"damaged feature cache {path} is computed again: {fault}", stacklevel=3)
-    return None
-
-
-def _write(path: Path, computed: Tensor) -> None:
-    """Write features under a temporary name and move them, so that nobody reads half a file."""
-    write_atomically(path, save({"features": computed}))

@@ -9,8 +9,6 @@ CONFIG_KEYS = {
     "num_classes": "data.num-classes",
     "validation_share": "data.validation-share",
     "client_test_share": "data.client-test-share",
-    "synthetic_alpha": "data.synthetic-alpha",
-    "synthetic_beta": "data.synthetic-beta",
     "cache_dir": "data.cache-dir",
     "alpha": "split.alpha",
     "shards_per_client": "split.shards-per-client",
@@ -18,17 +16,14 @@ CONFIG_KEYS = {
     "group_kind": "groups.kind",
     "group_count": "groups.count",
     "noise_rate": "corruption.rate",
-    "noise_severity": "corruption.severity",
-    "noise_kinds": "corruption.kinds",
-    "noise_removed": "corruption.removed",
     "noise_clients": "corruption.clients",
     "group_strength": "groups.strength",
+    "noise_removed": "corruption.removed",
     "hidden": "net.hidden",
     "projection": "moon.projection",
     "num_partitions": "num-clients",
     "kind": "data.kind",
     "tokens": "data.tokens",
-    "workers": "data.workers",
     "input_columns": "data.input-columns",
     "target_column": "data.target-column",
     "user_column": "data.user-column",
@@ -48,8 +43,6 @@ class TaskError(ValueError):
 def invalid(field: str, value: object, allowed: str) -> TaskError:
     """Error for a value that is out of its range.
 
-    Examples
-    --------
     >>> print(invalid("noise_rate", 1.5, "a number in [0, 1]"))
     corruption.rate = 1.5 is not allowed: use a number in [0, 1]
     """
@@ -66,8 +59,6 @@ def check_client(partition_id: int, num_partitions: int) -> None:
 def one_line(error: BaseException) -> str:
     r"""Message of an error without its line breaks.
 
-    Examples
-    --------
     >>> one_line(OSError("no network\nat all"))
     'no network at all'
     """
@@ -77,8 +68,6 @@ def one_line(error: BaseException) -> str:
 def unknown(field: str, value: str, names: Collection[str]) -> TaskError:
     """Error for a name that does not exist, with the nearest one that does.
 
-    Examples
-    --------
     >>> print(unknown("partition", "dirichlett", ["iid", "dirichlet"]))
     partition = 'dirichlett' is not known: use one of iid, dirichlet (did you mean 'dirichlet'?)
     """
@@ -92,6 +81,8 @@ EXTRAS = {
     "datasets": "datasets",
     "flwr_datasets": "datasets",
     "sklearn": "datasets",
+    "torchvision": "vision",
+    "PIL": "vision",
     "scipy": "server",
     "matplotlib": "server",
     "rich": "server",

@@ -6,7 +6,7 @@ from typing import Any
 from .errors import TaskError, invalid, one_line
 
 
-def imported(key: str, name: str) -> Any:
+def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
     """Return what ``module:attribute`` names; an error that names the key if there is none.
 
     >>> imported("task", "math:pi")
@@ -17,8 +17,9 @@ def imported(key: str, name: str) -> Any:
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
-        raise invalid(key, name, "module:attribute")
+        raise invalid(key, name, wanted)
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise TaskError(f"{key} = {name!r} cannot be imported: {one_line(error)}") from error
+    except Exception as error:  # whatever the user's module raises
+        told = one_line(error) if isinstance(error, ImportError | AttributeError) else repr(error)
+        raise TaskError(f"{key} = {name!r} cannot be imported: {told}; use {wanted}") from error

@@ -18,19 +18,6 @@ class LazySplit(Samples):
     Transforms belong in the data set. Targets are read once more, all together, only by methods
     that work label by label.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        With a length, and pairs of input and target by position.
-    origin : str
-        Where it is from, for messages.
-    collate : callable, optional
-        Makes a pair of inputs and targets of a list of samples.
-    workers : int (default: 0)
-        Processes that read ahead; 0 reads in this one.
-
-    Examples
-    --------
     >>> data = LazySplit([(torch.ones(2) * i, i) for i in range(5)], "an example")
     >>> [(x[:, 0].tolist(), y.tolist()) for x, y in data.batches(3)]
     [([0.0, 1.0, 2.0], [0, 1, 2]), ([3.0, 4.0], [3, 4])]

@@ -9,20 +9,8 @@ from .metrics import Metric
 
 # Columns of rounds.csv that are no metric, in their order before and after the metrics
 BEFORE_METRICS = (
-    "round",
-    "seconds",
-    "select-seconds",
-    "chosen",
-    "received",
-    "failed",
-    "late",
-    "quarantined",
-    "bytes-down",
-    "bytes-up",
-    "bytes-up-dense",
-    "bytes-select",
-    "bytes-test",
-    "train-loss",
+    *("round", "seconds", "select-seconds", "chosen", "received", "failed", "late", "quarantined"),
+    *("bytes-down", "bytes-up", "bytes-up-dense", "bytes-select", "bytes-test", "train-loss"),
 )
 AFTER_METRICS = ("epsilon",)
 TAKEN = frozenset((*BEFORE_METRICS, *AFTER_METRICS))

@@ -3,31 +3,22 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .errors import unknown
+from .errors import TaskError, unknown
+
+if TYPE_CHECKING:
+    from .problems import Problem
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how good a model is.
+    """A number that says how good a model is."""
 
-    Parameters
-    ----------
-    name : str
-        Its name in ``rounds.csv``, reports and the run config; letters, digits and dashes.
-    higher_is_better : bool (default: True)
-        Whether more is better.
-    share : bool (default: False)
-        Whether it lies between 0 and 1 and reads best as a percentage.
-    compute : callable, optional
-        ``compute(outputs, targets) -> float`` on all test samples at once, as CPU tensors; for
-        a user's own metrics. Those of :data:`NAMED` need none.
-    """
-
-    name: str
+    name: str  # in ``rounds.csv``, reports and the run config; letters, digits and dashes
     higher_is_better: bool = True
-    share: bool = False
+    share: bool = False  # whether it lies between 0 and 1 and reads best as a percentage
+    # For a user's own: ``compute(outputs, targets)`` on all test samples at once, as CPU tensors
     compute: Callable[[Any, Any], float] | None = None
 
     def gain(self, value: float, over: float) -> float:
@@ -76,6 +67,15 @@ NAMED: dict[str, Metric] = {
 }
 """Metrics that can be asked for by name."""
 
+_CLASSES = ("classification", "segmentation", "next-token")
+_FITS = {
+    **dict.fromkeys(("accuracy", "macro-f1"), (*_CLASSES, "multi-label")),
+    **dict.fromkeys(("balanced-accuracy", "mean-iou", "perplexity"), _CLASSES),
+    "auc": ("classification", "multi-label"),
+    **dict.fromkeys(("mae", "rmse", "r2"), ("regression",)),
+}
+"""Kinds of problem that a metric says something about; those not named say something of all."""
+
 CLASS_RECALL = "class-recall"
 """Stands for one metric per class: how many of its samples are recognised."""
 RECALL = "recall-"
@@ -105,3 +105,23 @@ def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metr
         elif each != CLASS_RECALL:
             raise unknown(key, str(each), [*NAMED, CLASS_RECALL])
     return tuple(found)
+
+
+def check_fitting(metrics: Sequence[Metric], problem: "Problem", what: str, key: str) -> None:
+    """Refuse a metric that says nothing about a kind of problem, by name.
+
+    A user's own problem with predictions of its own may have any.
+    """
+    from .problems import KINDS, problem_of
+
+    if problem.kind not in KINDS or type(problem).predictions is not (
+        type(problem_of(problem.kind)).predictions
+    ):
+        return
+    for metric in metrics:
+        if metric.compute is None and problem.kind not in _FITS.get(metric.name, (problem.kind,)):
+            allowed = [name for name in NAMED if problem.kind in _FITS.get(name, (problem.kind,))]
+            raise TaskError(
+                f"{key} = {metric.name!r} does not fit: {what} is {problem.kind}; allowed are "
+                f"{', '.join(allowed)}"
+            )

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from .problems import Classification
 from .splits import Split
@@ -22,18 +22,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class AppProblem(Classification):
-    """What the app of somebody learns, and its samples.
-
-    Parameters
-    ----------
-    model : Module or callable
-        The model, or what makes one.
-    samples : pair, data set or data loader, optional
-        What the server tests on.
-    loss : callable, optional
-        Takes outputs and labels; returns each sample's loss, or their mean. Cross-entropy by
-        default.
-    """
+    """What the app of somebody learns, and its samples."""
 
     def __init__(
         self,
@@ -109,8 +98,7 @@ def as_split(data: Any) -> Split:
         if not items or not isinstance(items[0], tuple | list) or len(items[0]) != 2:
             kind = type(items[0]).__name__ if items else "nothing"
             raise ValueError(f"data: expected pairs (input, label), got {kind}")
-        x = torch.stack([torch.as_tensor(item[0]) for item in items])
-        y = torch.as_tensor([int(item[1]) for item in items])
+        x, y = default_collate(items)
     else:
         raise ValueError(
             "data: expected inputs and labels, a data set or a data loader, "

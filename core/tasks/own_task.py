@@ -1,28 +1,18 @@
 """A user's own task: a problem that brings data and, optionally, a model.
 
 ``task = "module:attribute"`` names a function that returns a pool of arrays
-(:mod:`core.tasks.datasets.own`), or a subclass or instance of :class:`Problem`::
-
-    class Ratings(Regression):
-        def client_data(self, client, clients):
-            return RatingsOf(users[client::clients])   # arrays, or a torch Dataset
-
-        def server_data(self):
-            return RatingsOf(test_users)
-
-        def model(self):
-            return TwoTowers()
-
-A problem may instead have a method ``data`` that returns a pool like such a function; the run then
-spreads it over clients.
+(:mod:`core.tasks.datasets.own`), or a subclass or instance of :class:`Problem`. That has the data
+of each client, or a method ``data`` that returns a pool, which the run spreads over clients.
 """
 
+import threading
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from .data_check import DataFacts, check_data
 from .errors import TaskError, check_client, invalid, one_line
 from .importing import imported
 from .lazy import LazySplit
@@ -61,18 +51,11 @@ def brings_client_data(problem: Problem) -> bool:
 
 
 class OwnData:
-    """What a problem's methods return, checked and brought into shape.
-
-    Parameters
-    ----------
-    problem : Problem
-        With ``client_data`` and ``server_data``.
-    spec : TaskSpec
-        Seeds, shares that are held out, and processes that read ahead.
-    """
+    """What a problem's methods return, checked and brought into shape."""
 
     def __init__(self, problem: Problem, spec: TaskSpec) -> None:
-        self.problem, self.spec = problem, spec
+        self.problem = self.own = problem
+        self.spec, self.lock = spec, threading.RLock()
         self._test: Samples | None = None
         self._device: Samples | None = None
         for field in ("noise", "group_kind"):
@@ -156,6 +139,20 @@ class OwnData:
     def class_counts(self, clients: int, at_most: int) -> None:
         """Return nothing: only the clients' own data would say."""
 
+    def client_names(self, clients: int) -> list[str]:
+        """Return what the problem calls its clients, if it does."""
+        if type(self.problem).client_name is Problem.client_name:
+            return []
+        return [str(self.problem.client_name(client, clients)) for client in range(clients)]
+
+    def findings(self, clients: int) -> list[str]:
+        """Return what of the server's samples may mislead; those of clients are their own."""
+        held = self._server_samples
+        if not isinstance(held, Split):
+            return []
+        facts = DataFacts(x=held.x.numpy(), targets=held.y.numpy(), kind=self.problem.kind)
+        return check_data(facts)
+
     def _held_out(self, train: Samples, rng: np.random.Generator) -> ClientData:
         kept, held = hold_out(len(train), self.spec.client_test_share, rng)
         test = train.select(torch.from_numpy(held))
@@ -190,7 +187,7 @@ class OwnData:
             x = x if x.dtype in (torch.int64, torch.float32) else x.to(self._dtype(x))
             return Split(x, torch.from_numpy(targets))
         if hasattr(found, "__getitem__") or hasattr(found, "__iter__"):
-            return LazySplit(found, origin, self.problem.collate, self.spec.workers)
+            return LazySplit(found, origin, self.problem.collate, self.problem.workers)
         raise TaskError(
             f"{origin} returned {type(found).__name__}; expected a pair of arrays (inputs, "
             "targets), or a torch Dataset of such pairs"

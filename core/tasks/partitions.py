@@ -6,11 +6,9 @@ the outcome is kept on disk. They see sample numbers and labels, never inputs.
 """
 
 import hashlib
-import io
 import logging
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +19,6 @@ from .array_partitions import ARRAY_PARTITIONS
 from .datasets.raw import RawData
 from .datasets.storage import Arrays, cache_folder, cached_arrays
 from .errors import TaskError, invalid, optional_packages
-from .groups import group_of
 from .spec import TaskSpec
 from .splits import Indices, generator
 
@@ -32,8 +29,6 @@ _log = logging.getLogger(__name__)
 class Partitions:
     """Sample numbers of every client, one client after the other.
 
-    Examples
-    --------
     >>> parts = Partitions(order=np.array([4, 0, 2]), offsets=np.array([0, 1, 1, 3]))
     >>> len(parts), parts[0].tolist(), parts[1].tolist(), parts[2].tolist()
     (3, [4], [], [0, 2])
@@ -50,22 +45,7 @@ class Partitions:
 
 
 def partition(spec: TaskSpec, raw: RawData, num_partitions: int) -> Partitions:
-    """Spread the training pool over clients.
-
-    Parameters
-    ----------
-    spec : TaskSpec
-        Kind of partition, its settings and the seed.
-    raw : RawData
-        The pool; its labels, or its users, decide.
-    num_partitions : int
-        Number of clients.
-
-    Raises
-    ------
-    TaskError
-        If the pool cannot be spread over this many clients.
-    """
+    """Spread the training pool over clients."""
     groups = user_groups(raw, num_partitions) if spec.partition == "natural" else raw.y_train
     _check_possible(spec, groups, num_partitions)
     with optional_packages(f"partition = {spec.partition!r}"):
@@ -80,18 +60,7 @@ def partition(spec: TaskSpec, raw: RawData, num_partitions: int) -> Partitions:
 def user_groups(
     raw: RawData, num_partitions: int, users: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
-    """Client of every sample: users in sorted order, neighbours together if clients are fewer.
-
-    Parameters
-    ----------
-    raw : RawData
-        Pool whose training samples name the users.
-    num_partitions : int
-        Number of clients.
-    users : ndarray, optional
-        Owners of the samples in question, those of the training pool by default; an owner without
-        training samples gets -1.
-    """
+    """Client of every sample: users in sorted order, neighbours together if clients are fewer."""
     if raw.user_train is None:
         raise TaskError(
             "partition = 'natural' needs data with users, and this data has no user_train: "
@@ -160,8 +129,7 @@ def _run(partitioner: Any, groups: NDArray[np.int64], num_partitions: int) -> li
     from datasets import Dataset
 
     partitioner.dataset = Dataset.from_dict({"number": np.arange(len(groups)), "group": groups})
-    # Classes that nobody gets come as warnings, and natural users with a progress bar.
-    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+    with warnings.catch_warnings():  # of classes that nobody gets
         warnings.simplefilter("ignore")
         parts = [partitioner.load_partition(client)["number"] for client in range(num_partitions)]
         return [np.array(part[:], dtype=np.int64) for part in parts]
@@ -181,43 +149,9 @@ def _pathological(spec: TaskSpec, num_partitions: int) -> Any:
     return PathologicalPartitioner(num_partitions, "group", classes, mode, seed=spec.seed)
 
 
-def _natural(_spec: TaskSpec, _num_partitions: int) -> Any:
-    from flwr_datasets.partitioner import NaturalIdPartitioner
-
-    return NaturalIdPartitioner("group")
-
-
-class _ClassGroups:
-    """Classes are dealt out to planted groups; the clients of a group share its samples equally.
-
-    Has the two things that flwr-datasets' partitioners are used for here.
-    """
-
-    def __init__(self, num_partitions: int, count: int) -> None:
-        self.num_partitions = num_partitions
-        self.count = count
-        self.dataset: Any = None
-
-    def load_partition(self, client: int) -> Any:
-        groups = np.array(self.dataset["group"])
-        block = groups * self.count // (int(groups.max()) + 1)
-        group = group_of(client, self.count)
-        mine = np.flatnonzero(block == group)
-        sharers = range(group, self.num_partitions, self.count)
-        return self.dataset.select(mine[sharers.index(client) :: len(sharers)])
-
-
-def _class_groups(spec: TaskSpec, num_partitions: int) -> Any:
-    if num_partitions < spec.group_count:
-        raise invalid("group_count", spec.group_count, f"at most {num_partitions} clients")
-    return _ClassGroups(num_partitions, spec.group_count)
-
-
 _BY_FLOWER: dict[str, Callable[[TaskSpec, int], Any]] = {
     "shards": _shards,
     "pathological": _pathological,
-    "class-groups": _class_groups,
-    "natural": _natural,
 }
-PARTITIONERS = (*ARRAY_PARTITIONS, *_BY_FLOWER)
+PARTITIONERS = ("iid", "dirichlet", "shards", "pathological", "class-groups", "natural")
 """Names of all kinds."""

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .datasets import RawData, load_raw, rows
+from .data_check import DataFacts, check_data
+from .datasets import DATASETS, RawData, load_raw, rows
 from .datasets.device import load_device_data
 from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, check_client, invalid
 from .groups import GROUPS, affine_shift, group_of
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
-from .noise.attribute import parse_kinds
 from .noise.noisy import InputRange, untouched
 from .noise.random_labels import random_labels, wrong_clients
 from .partitions import Partitions, partition, user_groups
@@ -43,20 +43,12 @@ _NEEDS_CLASSES = {"noise": ("closed-set", "open-set"), "group_kind": ("label-per
 
 
 class PoolData:
-    """What server and clients hold of one pool, and what it shows of the task.
-
-    Parameters
-    ----------
-    spec : TaskSpec
-        Checked settings.
-    own : Problem, optional
-        The user's own problem, with a pool of data.
-    """
+    """What server and clients hold of one pool, and what it shows of the task."""
 
     def __init__(self, spec: TaskSpec, own: Problem | None = None) -> None:
         self.spec = spec
-        self._own_problem = own
-        self._lock = threading.RLock()
+        self.own = own
+        self.lock = threading.RLock()
         self._partitions: dict[int, Partitions] = {}
         self._loaded: RawData | None = None
         self._device: RawData | None = None  # the last data that a device brought
@@ -64,8 +56,8 @@ class PoolData:
     @cached_property
     def problem(self) -> Problem:
         """What is learned."""
-        if self._own_problem is not None:
-            return self._own_problem
+        if self.own is not None:
+            return self.own
         problem = self._known.problem
         assert not isinstance(problem, str)  # data that were read are already checked
         return problem
@@ -104,9 +96,8 @@ class PoolData:
         """Return the data of one client among many, with its noise."""
         raw = self._raw
         mine = self._indices(partition_id, num_partitions)
-        if self.spec.partition == "natural" and raw.user_test is not None:
-            own_test = self._test_pool[2]
-            owner = user_groups(raw, num_partitions, raw.user_test[own_test])
+        if self._owners_test:
+            own_test, owner = self._owners_of_tests(num_partitions)
             test = self._own(raw.x_test, raw.y_test, own_test[owner == partition_id], partition_id)
         else:
             rng = generator(self.spec.seed, "client-test", partition_id)
@@ -123,7 +114,7 @@ class PoolData:
     def device_data(self, path: str) -> ClientData:
         """Return what a device brings itself."""
         classes, fault = self._classes_of_pool()
-        known = self._own_problem or self._pool_problem
+        known = self.own or self._pool_problem
         raw = load_device_data(path, self.spec, classes, known, fault)
         if self._loaded is not None and raw.input_shape != self._loaded.input_shape:
             raise TaskError(
@@ -150,11 +141,71 @@ class PoolData:
             return None
         return [np.bincount(own, minlength=classes)[:classes].tolist() for own in parts]
 
+    def client_names(self, num_partitions: int) -> list[str]:
+        """Return who owns the data of each client, where the data say and clients go by it."""
+        if not num_partitions or self.spec.partition != "natural" or self._raw.user_train is None:
+            return []
+        owners = np.unique(self._raw.user_train)
+        group = user_groups(self._raw, num_partitions, owners)
+        shared = [owners[group == client] for client in range(num_partitions)]
+        return [
+            f"{own[0]} and {len(own) - 1} more" if own[1:].size else str(own[0]) for own in shared
+        ]
+
+    def findings(self, num_partitions: int) -> list[str]:
+        """Return what of the data may mislead."""
+        raw, spec, problem = self._raw, self.spec, self.problem
+        own_data = spec.task not in DATASETS or spec.task == "npz"
+        clients: dict[str, Any] = {}
+        if num_partitions and len(raw.y_train):
+            natural = spec.partition == "natural"
+            clients = {
+                "owners": len(np.unique(raw.user_train)) if natural else 0,  # type: ignore[arg-type]
+                "client_tests": self._client_tests(num_partitions),
+                "tests_are_owners": self._owners_test,
+                "client_test_share": spec.client_test_share,
+            }
+            if natural and problem.has_classes:
+                clients["class_counts"] = self.class_counts(num_partitions, num_partitions) or ()
+        return check_data(
+            DataFacts(
+                x=raw.x_train,
+                targets=raw.y_train,
+                kind=problem.kind,
+                kind_chosen=spec.kind != "auto" or self.own is not None or not own_data,
+                scaled=spec.scale != "none",
+                test_size=len(self._test_pool[1]),
+                **clients,
+            )
+        )
+
+    def _client_tests(self, num_partitions: int) -> list[int]:
+        """Return how many samples each client tests on."""
+        if self._owners_test:
+            _, owner = self._owners_of_tests(num_partitions)
+            sizes = np.bincount(owner[owner >= 0], minlength=num_partitions)
+        else:
+            self._indices(0, num_partitions)
+            held = np.diff(self._partitions[num_partitions].offsets)
+            sizes = (held * self.spec.client_test_share).astype(np.int64)
+        return [int(size) for size in sizes]
+
+    @property
+    def _owners_test(self) -> bool:
+        """Whether clients test on their owners' part of the test data."""
+        return self.spec.partition == "natural" and self._raw.user_test is not None
+
+    def _owners_of_tests(self, num_partitions: int) -> tuple[Indices, Indices]:
+        """Return the test samples that clients share, and the client of each."""
+        own_test = self._test_pool[2]
+        assert self._raw.user_test is not None
+        return own_test, user_groups(self._raw, num_partitions, self._raw.user_test[own_test])
+
     @property
     def _raw(self) -> RawData:
-        with self._lock:
+        with self.lock:
             if self._loaded is None:
-                self._loaded = self._checked(load_raw(self.spec, self._own_problem))
+                self._loaded = self._checked(load_raw(self.spec, self.own))
             return self._loaded
 
     def _checked(self, raw: RawData) -> RawData:
@@ -197,7 +248,7 @@ class PoolData:
         first, second = stratified_split(labels[pool], self.spec.validation_share, rng)
         validation, rest = pool[first], pool[second]
         clients_own = rest[:0]
-        if self.spec.partition == "natural" and self._raw.user_test is not None:
+        if self._raw.user_test is not None and self._owners_test:
             owners = np.unique(self._raw.user_test, return_inverse=True)[1]
             mine, server = share_between_owner_and_server(owners[rest], rng)
             clients_own, rest = rest[mine], rest[server]
@@ -220,8 +271,6 @@ class PoolData:
         settings = NoiseSettings(
             self.spec.noise_rate,
             self._classes_before_noise,
-            parse_kinds(self.spec.noise_kinds),
-            self.spec.noise_severity,
             lambda: self._input_range,
             self.spec.noise_removed,
         )
@@ -235,7 +284,7 @@ class PoolData:
 
     def _classes_of_pool(self) -> tuple[int, str]:
         """Return how many classes there are before noise; 0 and why if only the device knows."""
-        if self.spec.num_classes or self._own_problem is not None:
+        if self.spec.num_classes or self.own is not None:
             return self.spec.num_classes, "the task's own problem does not say"
         try:
             return self._raw.num_classes, ""
@@ -262,9 +311,8 @@ class PoolData:
         self, x: Inputs, y: NDArray[Any], indices: Indices, client: int
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return samples as the client's planted group has them."""
-        count = self.spec.group_count
-        differ = GROUPS[self.spec.group_kind]
-        group, own = group_of(client, count), self._rows(x, indices)
+        count, differ = self.spec.group_count, GROUPS[self.spec.group_kind]
+        own, group = self._rows(x, indices), group_of(client, count)
         if self.spec.group_kind == "affine-shift":
             own = affine_shift(self.spec.group_strength, own, group)
         return differ(own, y[indices], group, count, self._classes_before_noise)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .errors import TaskError
 from .spec import FOUND, NONE, STANDARD
-from .splits import Batch, ClientData, Samples, ServerData, Split
+from .splits import Batch, Samples, Split
 
 _LEAST = 1e-6  # a spread below this share of the mean is rounding: the feature is constant
 
@@ -27,8 +27,6 @@ _LEAST = 1e-6  # a spread below this share of the mean is rounding: the feature 
 class Scaling:
     """Means and spreads, one of each per feature or channel.
 
-    Examples
-    --------
     >>> scaling = Scaling(np.array([10.0, 0.0]), np.array([5.0, 1.0]))
     >>> scaling.apply(torch.tensor([[20.0, 3.0]])).tolist()
     [[2.0, 3.0]]
@@ -135,20 +133,6 @@ def scaled(samples: Samples, scaling: Scaling) -> Samples:
     if isinstance(samples, Split):
         return Split(scaling.apply(samples.x), samples.y) if len(samples) else samples
     return ScaledSamples(samples, scaling)
-
-
-def scaled_client(data: ClientData, scaling: Scaling | None) -> ClientData:
-    """Return what a client holds with scaled inputs."""
-    if scaling is None:
-        return data
-    return replace(data, train=scaled(data.train, scaling), test=scaled(data.test, scaling))
-
-
-def scaled_server(data: ServerData, scaling: Scaling | None) -> ServerData:
-    """Return what the server holds with scaled inputs."""
-    if scaling is None:
-        return data
-    return ServerData(scaled(data.validation, scaling), scaled(data.test, scaling))
 
 
 def scaling_of(scale: str) -> Scaling | None:

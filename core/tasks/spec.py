@@ -35,20 +35,15 @@ class TaskSpec:
     group_kind: str = "none"  # how the data of planted groups of clients differ
     group_count: int = 2  # those of ``class-groups`` included
     group_strength: float = 0.5  # how far affine-shift goes
-    synthetic_alpha: float = 1.0  # how much the clients' models differ in ``synthetic``
-    synthetic_beta: float = 1.0  # and their inputs
     noise_rate: float = 0.4  # share of a client's training samples that are affected
-    noise_severity: int = 5  # of attribute noise, from 1
-    noise_kinds: str = "all"  # of attribute noise, or names separated by commas
-    noise_removed: float = 0.5  # share of the classes that open-set noise takes out of the task
     noise_clients: float = 0.0  # share of the clients whose labels are all random
+    noise_removed: float = 0.5  # share of the classes that open-set noise takes out of the task
     hidden: int = 64  # width of the hidden layers of models that have a choice
     projection: int = 0  # width of a projection in front of the model's head; 0 for none
     cache_dir: str = ""  # for downloads and derived files; empty for the user's cache
     kind: str = "auto"  # of problem, for data that do not say; goes by the targets
     metrics: str = ""  # separated by commas, the one that decides first; empty: the problem's own
     tokens: bool = False  # whether inputs are integers, such as token ids, and stay integers
-    workers: int = 0  # processes that read data sets ahead; 0 reads in the training process
     input_columns: str = ""  # of tables; empty for all others
     target_column: str = ""  # empty for the usual name
     user_column: str = ""  # empty for none
@@ -60,7 +55,6 @@ class TaskSpec:
 _Rule = tuple[Callable[[Any], bool], str]
 _SHARE: _Rule = (lambda share: 0 <= share < 1, "a number in [0, 1)")
 _COUNT: _Rule = (lambda count: count >= 1, "a whole number of at least 1")
-_SPREAD: _Rule = (lambda spread: 0 <= spread < math.inf, "a finite number of at least 0")
 _RULES: dict[str, _Rule] = {
     "seed": (lambda seed: seed >= 0, "a whole number of at least 0"),
     "num_classes": (lambda count: count == 0 or count >= 2, "0 (from the data) or at least 2"),
@@ -71,33 +65,16 @@ _RULES: dict[str, _Rule] = {
     "classes_per_client": _COUNT,
     "group_count": _COUNT,
     "group_strength": (lambda strength: strength >= 0, "a number from 0 on"),
-    "synthetic_alpha": _SPREAD,
-    "synthetic_beta": _SPREAD,
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
     "noise_clients": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
-    "noise_severity": (lambda severity: 1 <= severity <= 5, "a whole number from 1 to 5"),
     "hidden": _COUNT,
     "projection": (lambda width: width >= 0, "a whole number of at least 0"),
-    "workers": (lambda count: count >= 0, "a whole number of at least 0"),
 }
 
 
 def check_spec(spec: TaskSpec, names: Mapping[str, Collection[str]]) -> None:
-    """Refuse a spec with a wrong type, a value out of range or an unknown name.
-
-    Parameters
-    ----------
-    spec : TaskSpec
-        The settings.
-    names : mapping of str to collection of str
-        Valid names by field.
-
-    Raises
-    ------
-    TaskError
-        Naming the field, its value and what is allowed.
-    """
+    """Refuse a spec with a wrong type, a value out of range or an unknown name."""
     for field in fields(spec):
         _check_type(field.name, getattr(spec, field.name), type(field.default))
     for name, (holds, allowed) in _RULES.items():

@@ -52,18 +52,10 @@ class Samples(ABC):
 
 @dataclass(frozen=True)
 class Split(Samples):
-    """Samples in memory.
+    """Samples in memory."""
 
-    Parameters
-    ----------
-    x : torch.Tensor
-        Inputs, one sample per row of the first axis: float32, or int64 for token ids.
-    y : torch.Tensor
-        Targets, one row per sample: int64 labels, or what the problem's loss takes.
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
+    x: torch.Tensor  # inputs, one sample per row: float32, or int64 for token ids
+    y: torch.Tensor  # targets, one row per sample: int64 labels, or what the problem's loss takes
 
     def __len__(self) -> int:
         return self.y.shape[0]  # a third of the time of len()
@@ -91,22 +83,12 @@ class Split(Samples):
 
 @dataclass(frozen=True)
 class ClientData:
-    """What one client holds, with the truth about what noise did to it.
-
-    Parameters
-    ----------
-    train, test : Samples
-        Training and test samples; either may be empty.
-    true_labels : torch.Tensor
-        Strata of ``train`` before noise: the labels, where there are classes.
-    clean : torch.Tensor
-        True where neither label nor input of the ``train`` sample was corrupted.
-    """
+    """What one client holds, with the truth about what noise did to it."""
 
     train: Samples
     test: Samples
-    true_labels: torch.Tensor
-    clean: torch.Tensor
+    true_labels: torch.Tensor  # strata of ``train`` before noise: the labels, if there are classes
+    clean: torch.Tensor  # where neither label nor input of a ``train`` sample was corrupted
 
     @property
     def nbytes(self) -> int:
@@ -125,8 +107,6 @@ class ServerData:
 def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
     """Random generator that belongs to one purpose, so that draws never shift each other.
 
-    Examples
-    --------
     >>> a, b = generator(0, "noise", 3), generator(0, "noise", 3)
     >>> bool(a.random() == b.random())
     True
@@ -141,22 +121,6 @@ def stratified_split(
 ) -> tuple[Indices, Indices]:
     """Positions cut in two, each class in the same proportion as far as whole samples allow.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-        Class of every sample.
-    share : float
-        Share of the first part; it gets exactly ``round(share * n)`` samples.
-    rng : numpy.random.Generator
-        Decides which samples go where.
-
-    Returns
-    -------
-    first, second : ndarray of int
-        Disjoint positions in ascending order that together cover all samples.
-
-    Examples
-    --------
     >>> labels = np.array([0] * 8 + [1] * 4)
     >>> first, second = stratified_split(labels, 0.25, np.random.default_rng(0))
     >>> labels[first].tolist(), len(second)
@@ -191,8 +155,6 @@ def _rank_in_group(groups: NDArray[np.int64]) -> Indices:
 def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """Positions of the samples kept for training and of those held out, at random.
 
-    Examples
-    --------
     >>> kept, held = hold_out(5, 0.4, np.random.default_rng(0))
     >>> len(kept), len(held), sorted([*kept.tolist(), *held.tolist()])
     (3, 2, [0, 1, 2, 3, 4])
@@ -209,13 +171,9 @@ def share_between_owner_and_server(
 
     An owner with an odd number of samples keeps the extra one.
 
-    Examples
-    --------
-    >>> mine, theirs = share_between_owner_and_server(
-    ...     np.array([5, 5, 5, 7]), np.random.default_rng(0)
-    ... )
-    >>> len(mine), len(theirs)
-    (3, 1)
+    >>> rng = np.random.default_rng(0)
+    >>> [len(part) for part in share_between_owner_and_server(np.array([5, 5, 5, 7]), rng)]
+    [3, 1]
     """
     shuffled = rng.permutation(len(owners))
     keeps = np.empty(len(owners), dtype=bool)
@@ -224,13 +182,7 @@ def share_between_owner_and_server(
 
 
 class ClientCache:
-    """Data of the clients used last, as many as fit into a given number of bytes.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes that all data together may take; the client used last stays in any case.
-    """
+    """Data of the clients used last, as many as fit into a given number of bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

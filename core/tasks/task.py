@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -14,14 +13,13 @@ import torch
 from .datasets import DATASETS
 from .errors import TaskError
 from .groups import GROUPS
-from .metrics import CLASS_RECALL, Metric, of_classes, resolved
+from .metrics import CLASS_RECALL, Metric, check_fitting, of_classes, resolved
 from .noise import NOISES
-from .noise.attribute import parse_kinds
 from .own_task import OwnData, brings_client_data, own_problem
 from .partitions import PARTITIONERS
 from .pool import PoolData
 from .problems import KINDS
-from .scaling import scaled_client, scaled_server, scaling_of
+from .scaling import scaled, scaling_of
 from .spec import TaskSpec, check_spec
 from .splits import ClientCache, ClientData, Samples, ServerData
 
@@ -38,15 +36,9 @@ CLIENT_CACHE_BYTES = 2**30
 def load_task(spec: TaskSpec) -> Task:
     """Task of a spec; the same object for the same spec within a process.
 
-    Nothing is read before something is asked of the task.
+    Nothing is read before something is asked of the task. A :class:`TaskError` names a setting that
+    is of the wrong type, out of range or unknown.
 
-    Raises
-    ------
-    TaskError
-        If a setting is of the wrong type, out of range or unknown.
-
-    Examples
-    --------
     >>> task = load_task(TaskSpec(task="synthetic"))
     >>> task.input_shape, task.num_classes
     ((60,), 10)
@@ -64,13 +56,14 @@ def load_task(spec: TaskSpec) -> Task:
     if ":" not in str(spec.task):
         names["task"] = [*DATASETS, "hf:<name>", "module:attribute"]
     check_spec(spec, names)
-    parse_kinds(spec.noise_kinds)
     if spec.metrics:
         resolved(_names(spec.metrics))
+    if scaling_of(spec.scale) is not None:  # two tasks with the same data would take twice as much
+        return Task(spec, load_task(replace(spec, scale="none"))._data)
     own = own_problem(spec.task)
     if own is not None and brings_client_data(own):
-        return OwnTask(spec, own)
-    return Task(spec, own)
+        return Task(spec, OwnData(own, spec))
+    return Task(spec, PoolData(spec, own))
 
 
 def _names(text: str) -> list[str]:
@@ -82,27 +75,12 @@ class Task:
 
     Everything is computed when first asked for, from the spec alone, so that server and clients
     that never meet agree on it. May be used from several threads.
-
-    Parameters
-    ----------
-    spec : TaskSpec
-        Checked settings.
-    own : Problem, optional
-        The user's own problem, with a pool of data.
     """
 
-    def __init__(self, spec: TaskSpec, own: Problem | None = None) -> None:
-        self.spec = spec
-        self._own_problem = own
-        self._lock = threading.RLock()
+    def __init__(self, spec: TaskSpec, data: PoolData | OwnData) -> None:
+        self.spec, self._data = spec, data
         self._clients = ClientCache(CLIENT_CACHE_BYTES)
         self.scaling = scaling_of(spec.scale)
-        self._data = self._opened()
-
-    def _opened(self) -> PoolData | OwnData:
-        # Two tasks with the same data in memory would be too much.
-        same = self.unscaled()
-        return PoolData(self.spec, self._own_problem) if same is self else same._data
 
     def unscaled(self) -> Task:
         """Return the same task with inputs as they were read."""
@@ -121,6 +99,7 @@ class Task:
         wanted = [own.get(name, name) for name in named] if named else self.problem.metrics
         key = "metrics" if named else f"{type(self.problem).__name__}.metrics"
         found = resolved(wanted, key)
+        check_fitting(found, self.problem, f"task {self.spec.task!r}", key)
         if CLASS_RECALL not in wanted:
             return found
         if not self.problem.has_classes or not 2 <= self.num_classes <= _MOST_CLASSES:
@@ -166,19 +145,22 @@ class Task:
         from .models.own import of_problem
 
         seed = self.spec.seed if seed is None else seed
-        own = of_problem(self._own_problem) if self.spec.model == "auto" else None
+        own = of_problem(self._data.own) if self.spec.model == "auto" else None
         if own is not None:
-            return build_model(own, (), 1, seed=seed, projection=self.spec.projection)
-        return build_model(
-            self.problem.default_model if self.spec.model == "auto" else self.spec.model,
-            self.input_shape,
-            self.num_outputs,
-            seed=seed,
-            hidden=self.spec.hidden,
-            output_shape=self.output_shape,
-            tokens=self.problem.tokens,
-            projection=self.spec.projection,
-        )
+            model = build_model(own, (), 1, seed=seed, projection=self.spec.projection)
+        else:
+            model = build_model(
+                self.problem.default_model if self.spec.model == "auto" else self.spec.model,
+                self.input_shape,
+                self.num_outputs,
+                seed=seed,
+                hidden=self.spec.hidden,
+                output_shape=self.output_shape,
+                tokens=self.problem.tokens,
+                projection=self.spec.projection,
+            )
+        self.problem.heed(model)
+        return model
 
     @cached_property
     def head(self) -> str:
@@ -189,27 +171,25 @@ class Task:
 
     def server_data(self) -> ServerData:
         """Clean validation samples and the test set; no client holds any of them."""
-        with self._lock:
+        with self._data.lock:
             return self._scaled_server_data
 
     @cached_property
     def _scaled_server_data(self) -> ServerData:
-        return scaled_server(self._data.server_data(), self.scaling)
+        held = self._data.server_data()
+        return ServerData(self._scaled(held.validation), self._scaled(held.test))
+
+    def _scaled(self, samples: Samples) -> Samples:
+        return samples if self.scaling is None else scaled(samples, self.scaling)
+
+    def _scaled_client(self, data: ClientData) -> ClientData:
+        return replace(data, train=self._scaled(data.train), test=self._scaled(data.test))
 
     def client_data(self, partition_id: int, num_partitions: int) -> ClientData:
-        """Give the data of one client among many, with its noise.
+        """Give the data of one client among many, with its noise; clients count from 0.
 
-        Parameters
-        ----------
-        partition_id : int
-            Number of the client, from 0.
-        num_partitions : int
-            Number of clients that the training pool is spread over.
-
-        Raises
-        ------
-        TaskError
-            If there is no such client or the pool cannot be spread so widely.
+        A :class:`TaskError` says that there is no such client, or that the pool cannot be spread so
+        widely.
         """
         return self.all_client_data([partition_id], num_partitions)[0]
 
@@ -217,40 +197,56 @@ class Task:
         """Give the data of several clients, as :meth:`client_data` does."""
 
         def make(key: tuple[int, int]) -> ClientData:
-            return scaled_client(self._data.client_data(*key), self.scaling)
+            return self._scaled_client(self._data.client_data(*key))
 
-        with self._lock:
+        with self._data.lock:
             return [self._clients.get((i, num_partitions), make) for i in partitions]
 
     def device_data(self, path: str) -> ClientData:
         """Read data that a device brings itself, taken as it is: no noise is added.
 
-        Parameters
-        ----------
-        path : str
-            An ``.npz`` file with ``x_train y_train``, and ``x_test y_test`` if it has test data,
-            or a folder with one such file; or a table or folder that ``hf:`` tasks read. Without
-            test data, the task's client test share of the training samples is held out. Data that
-            have changed since the last call are read again.
-
-        Raises
-        ------
-        TaskError
-            If the file is damaged or does not fit the task.
+        That is an ``.npz`` file, or what ``hf:`` tasks read. Without test data, the task's client
+        test share is held out. Data that have changed since the last call are read again.
         """
-        with self._lock:
+        with self._data.lock:
             return self._clients.get(
                 (path, _last_change(path)),
-                lambda _: scaled_client(self._data.device_data(path), self.scaling),
+                lambda _: self._scaled_client(self._data.device_data(path)),
             )
+
+    def take(self, train: Samples) -> ClientData:
+        """Return what a client of an app that is not ours brings as its data."""
+        assert isinstance(self._data, OwnData)
+        return self._data.take(train)
 
     def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:
         """Count the samples of each class at the first clients, before noise.
 
         None if the pool does not say: each client brings its own data, or users are too few.
         """
-        with self._lock:
+        with self._data.lock:
             return self._data.class_counts(num_partitions, at_most)
+
+    def client_names(self, num_partitions: int) -> list[str]:
+        """Return who owns the data of each client; nothing where the data do not say.
+
+        A client that several owners share has the name of the first, and how many more.
+        """
+        with self._data.lock:
+            return self._data.client_names(num_partitions)
+
+    def client_name(self, partition_id: int, num_partitions: int) -> str:
+        """Return who owns the data of a client: its number, where the data do not say."""
+        names = self.client_names(num_partitions)
+        return names[partition_id] if names else str(partition_id)
+
+    def findings(self, num_partitions: int) -> list[str]:
+        """Return what of the data may mislead; see :mod:`core.tasks.data_check`.
+
+        Without a number of clients (0) only the server's own samples are looked at.
+        """
+        with self._data.lock:
+            return self._data.findings(num_partitions)
 
 
 def _last_change(path: str) -> tuple[int, int]:
@@ -259,17 +255,3 @@ def _last_change(path: str) -> tuple[int, int]:
     files = [place, *(sorted(place.iterdir()) if place.is_dir() else [])]
     known = [file.stat() for file in files if file.exists()]
     return max((s.st_mtime_ns for s in known), default=0), sum(s.st_size for s in known)
-
-
-class OwnTask(Task):
-    """A task whose problem brings the data of each client, instead of a pool to spread."""
-
-    _data: OwnData
-
-    def _opened(self) -> OwnData:
-        assert self._own_problem is not None
-        return OwnData(self._own_problem, self.spec)
-
-    def take(self, train: Samples) -> ClientData:
-        """Return what a client brings itself as its data."""
-        return self._data.take(train)

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import torch
 
+from .errors import optional_packages
+
 # The operators that torchvision refers to while it is imported, declared as in its C++ library.
 _MISSING_OPERATORS = ("torchvision::nms", "torchvision::qnms")
 _BOX_OPERATOR_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
@@ -23,13 +25,12 @@ def torchvision() -> ModuleType:
 
     Imported on first use: it is slow, and a device that trains on sensor data never needs it.
 
-    Examples
-    --------
     >>> torchvision().models.resnet18.__name__
     'resnet18'
     """
     try:
-        return importlib.import_module("torchvision")
+        with optional_packages("torchvision's networks and data sets"):
+            return importlib.import_module("torchvision")
     except RuntimeError as error:
         # Only the known fault is mended; a torchvision broken in another way must say so itself.
         if not any(operator in str(error) for operator in _MISSING_OPERATORS):

@@ -1,8 +1,9 @@
 """What Flower's strategies lack: streamed means, preserved dtypes, untouched integers."""
 
 import gc
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -93,7 +94,8 @@ class FlowerAggregator(Layer):
         alike = len(nodes) > 0 and _takes_everyone(self.inner)
         if alike:  # all messages are the same: the strategy writes one, which stands for all
             seen = GridView(grid, nodes[:1])
-        requests = Requests.of(configure(server_round, _floats(arrays), config, seen))
+        with _sampling_unlogged() if alike else nullcontext():
+            requests = Requests.of(configure(server_round, _floats(arrays), config, seen))
         if requests is None:
             return []
         if alike:
@@ -177,6 +179,21 @@ def _takes_everyone(strategy: Strategy) -> bool:
     )
     everyone = strategy.fraction_train == strategy.fraction_evaluate == 1.0
     return everyone and fewest <= 1
+
+
+@contextmanager
+def _sampling_unlogged() -> Iterator[None]:
+    """Drop Flower's line on how many nodes it sampled: it sees one, which stands for all."""
+    flower = logging.getLogger("flwr")
+
+    def passes(record: logging.LogRecord) -> bool:
+        return "Sampled %s nodes" not in str(record.msg)
+
+    flower.addFilter(passes)
+    try:
+        yield
+    finally:
+        flower.removeFilter(passes)
 
 
 def _is_plain_average(strategy: Strategy) -> bool:

@@ -19,35 +19,43 @@ def metric_spread(
 ) -> Evaluated | None:
     """Return mean, worst and best tenth, and variance of what clients report; None if nothing does.
 
-    Every client counts the same, however much data it has. A reply counts if its loss and its main
-    metric make sense; of the other metrics each value counts that does. Whatever else a reply holds
-    is ignored. The main metric is the first.
+    Every client counts the same, however much data it has. A reply counts if its loss makes sense,
+    and its main metric where it has one: some are undefined on few samples. Of the other metrics
+    each value counts that makes sense. Whatever else a reply holds is ignored. The main metric is
+    the first.
 
-    Examples
-    --------
     >>> errors = [MetricRecord({"mae": float(i), "loss": 1.0}) for i in range(11)]
     >>> spread = metric_spread(errors, [Metric("mae", higher_is_better=False)]).spread["mae"]
     >>> spread.mean, spread.worst_10, spread.best_10
     (5.0, 10.0, 0.0)
     """
     main = metrics[0]
-    sound = [r for r in records if not math.isnan(_loss(r)) and not math.isnan(_value(r, main))]
-    if not sound:
-        return None
+    sound = [
+        record
+        for record in records
+        if not math.isnan(_loss(record))
+        and (_undefined(record, main) or not math.isnan(_value(record, main)))
+    ]
     values = {metric: [_value(record, metric) for record in sound] for metric in metrics}
+    spread = {m.name: _spread(m, own) for m, own in values.items() if _any_known(own)}
+    if not spread:
+        return None
     return Evaluated(
         round=server_round,
         where="clients",
         clients=len(sound),
         loss=float(np.mean([_loss(record) for record in sound])),
-        spread={
-            metric.name: _spread(metric, own) for metric, own in values.items() if _any_known(own)
-        },
+        spread=spread,
     )
 
 
 def _loss(record: MetricRecord) -> float:
     return _value(record, Metric("loss", higher_is_better=False))
+
+
+def _undefined(record: MetricRecord, metric: Metric) -> bool:
+    value = record.get(metric.name)
+    return value is None or value != value  # NaN, as nothing else, differs from itself
 
 
 def _value(record: MetricRecord, metric: Metric) -> float:

@@ -37,14 +37,11 @@ class AuxoRule(CoreRule[Auxo]):
             parts=settings.parts,
             rule=SplitRule(
                 first_round=settings.first_split,
-                last_round=settings.last_split,
-                rounds=settings.split_rounds,
                 participants=settings.min_participants,
                 alpha=settings.alpha,
-                exponent=settings.split_exponent,
+                exponent=0.5,  # as lemma 4.1 says of J; 1 for its square root
             ),
             first_cluster_round=settings.first_clustering,
-            exploration=settings.exploration,
             strikes=settings.lies_allowed,
             seed=config.seed,
         )

@@ -1,15 +1,17 @@
 """CFL: split a cohort in two when it has converged and its clients have not."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
-from ...core.methods.cohort_baselines import CflSettings
+from ...core.methods.cohort import CohortSettings
 from ...selectors.cohorts.cfl import Cfl
 from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
+
+_MEAN = 0.5  # a cohort is split when the mean update is shorter than this share of the longest,
+_LONGEST = 0.5  # while that is longer than this share of the longest of all rounds,
+_ALIKE = 0.35  # unless two clients of different parts have updates with at least this cosine
 
 
 class CflRule(CoreRule[Cfl]):
@@ -24,13 +26,13 @@ class CflRule(CoreRule[Cfl]):
     next takes part in a split.
     """
 
+    remembers = ("longest",)
+
     def __init__(self, config: RunConfig) -> None:
-        settings = config[CflSettings]
-        self.mean_share, self.longest_share = settings.mean_norm, settings.longest_norm
         self.longest = 0.0  # of all updates so far
         self.core = Cfl(
-            after_round=config[Cohort].joint_rounds_of(config.num_server_rounds),
-            cross_below=settings.cross_similarity,
+            after_round=config[CohortSettings].joint_rounds_of(config.num_server_rounds),
+            cross_below=_ALIKE,
         )
 
     def place(self, scene: Scene) -> list[str]:
@@ -46,18 +48,9 @@ class CflRule(CoreRule[Cfl]):
         for leaf, observed in seen.items():
             longest = float(np.linalg.norm(observed.signals, axis=1).max(initial=0.0))
             self.longest = max(self.longest, longest)
-            self.core.mean_below = self.mean_share * longest
-            self.core.max_above = self.longest_share * self.longest
+            self.core.mean_below = _MEAN * longest
+            self.core.max_above = _LONGEST * self.longest
             children = self.core.observe(leaf, observed.keys, observed.signals, rounds[leaf])
             if children:
                 parts[leaf] = children
         return split_into(rounds, parts)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree, who is where, and the longest update."""
-        return super().state_dict() | {"longest": self.longest}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.longest = float(state["longest"])

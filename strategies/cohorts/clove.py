@@ -1,7 +1,7 @@
 """CLoVE: k models from the start; clients with like losses on all of them share one."""
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
+from ...core.methods.cohort import CohortSettings
 from ...selectors.cohorts.clove import Clove
 from .ifca import IfcaRule
 
@@ -11,4 +11,4 @@ class CloveRule(IfcaRule):
 
     def __init__(self, config: RunConfig) -> None:
         super().__init__(config)
-        self.core = Clove(config[Cohort].number)
+        self.core = Clove(config[CohortSettings].number)

@@ -8,8 +8,7 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.methods.cohort import Cohort
-from ...core.methods.cohort_baselines import FlexCflSettings, FlHcSettings
+from ...core.methods.cohort import CohortSettings
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from ...core.wire.replies import Row
@@ -21,6 +20,9 @@ from .update_sketches import Signal
 
 Floats = NDArray[np.float64]
 G = TypeVar("G", FlexCfl, FlHc)
+
+_PRETRAINED = 50  # local steps of the updates that FlexCFL groups clients by
+_MERGED = 0.5  # cosine distance up to which FL+HC merges clusters
 
 
 class GroupedRule(CoreRule[G]):
@@ -69,9 +71,7 @@ class FlexCflRule(GroupedRule[FlexCfl]):
     """FlexCFL: groups from the start, by some clients' pretraining; newcomers pretrain and join."""
 
     def __init__(self, config: RunConfig) -> None:
-        super().__init__(
-            config, FlexCfl(config[Cohort].number), config[FlexCflSettings].pretrain_steps
-        )
+        super().__init__(config, FlexCfl(config[CohortSettings].number), _PRETRAINED)
         self.rng = np.random.default_rng([config.seed, 11])
 
     def regroup(self, scene: Scene) -> Regrouping | None:
@@ -81,7 +81,7 @@ class FlexCflRule(GroupedRule[FlexCfl]):
             for key, update in self.updates(scene, new).items() if new else ():
                 self.core.join(key, update)
             return None
-        count = pretrained(self.config[Cohort].number, len(scene.keys))
+        count = pretrained(self.config[CohortSettings].number, len(scene.keys))
         chosen = np.sort(self.rng.choice(len(scene.keys), count, replace=False))
         self.model = scene.models[ONLY]
         updates = self.updates(scene, [scene.keys[i] for i in chosen])
@@ -97,9 +97,8 @@ class FlHcRule(GroupedRule[FlHc]):
     """FL+HC: after some joint rounds, clusters of everybody's update, once."""
 
     def __init__(self, config: RunConfig) -> None:
-        joint = config[Cohort].joint_rounds_of(config.num_server_rounds)
-        core = FlHc(joint, config[FlHcSettings].distance, metric="cosine")
-        super().__init__(config, core, steps=0)
+        joint = config[CohortSettings].joint_rounds_of(config.num_server_rounds)
+        super().__init__(config, FlHc(joint, _MERGED, metric="cosine"), steps=0)
 
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Cluster all clients that are there when it is time."""

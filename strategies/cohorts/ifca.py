@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord
 
 from ...core.config import RunConfig
 from ...core.learning.model_arrays import read_arrays
-from ...core.methods.cohort import Cohort
+from ...core.methods.cohort import CohortSettings
 from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
 from ...selectors.cohorts.ifca import Ifca
@@ -18,7 +18,7 @@ class IfcaRule(CoreRule[Ifca]):
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.core = Ifca(config[Cohort].number)
+        self.core = Ifca(config[CohortSettings].number)
 
     def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
         """Return k models with different initial weights; the first is the run's own."""

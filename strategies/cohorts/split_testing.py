@@ -20,10 +20,14 @@ from ...selectors.cohorts.split_testing import SplitTest
 from .base import CohortSignals, CoreRule, Regrouping, Scene, asked_losses, split_into
 
 _log = logging.getLogger("forager")
+_IN_A_ROW = 2  # rounds in which groups must be seen
+_UNASKED = 1  # rounds after a split in which nobody is asked
 
 
 class SplitTestRule(CoreRule[SplitTest]):
     """Cohorts that are split where there are groups, and that clients are asked about."""
+
+    remembers = ("last_split",)
 
     def __init__(self, config: RunConfig) -> None:
         count, share = config.participation()
@@ -47,16 +51,15 @@ class SplitTestRule(CoreRule[SplitTest]):
     ) -> None:
         """Begin with one cohort."""
         self.participants = participants
-        self.ask_after = 0 if private else settings.ask_newcomers
+        self.asks = not private
         self.core = SplitTest(
             parts=settings.parts,
             rule=SplitRule(
                 first_round=settings.first_split,
-                rounds=settings.split_rounds,
+                rounds=_IN_A_ROW,
                 participants=settings.least_part(participants),
             ),
-            limit=settings.within_groups,
-            asks=self.ask_after > 0,
+            asks=self.asks,
             seed=seed,
         )
         self.rounds = rounds
@@ -71,8 +74,7 @@ class SplitTestRule(CoreRule[SplitTest]):
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Ask clients that no cohort knows, or that do not fit, which model suits them."""
         self._population = len(scene.keys)
-        since = scene.round - self.last_split
-        if self.ask_after and self.last_split and since > self.ask_after:
+        if self.asks and self.last_split and scene.round - self.last_split > _UNASKED:
             most = max(20, 2 * self.participants)
             asked = self.core.to_ask(scene.keys, scene.round, most)
             answers = asked_losses(scene, asked)
@@ -120,12 +122,3 @@ class SplitTestRule(CoreRule[SplitTest]):
     def report(self) -> dict[str, Any]:
         """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of clients, and when the last split was."""
-        return super().state_dict() | {"last-split": self.last_split}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.last_split = int(state["last-split"])

@@ -42,6 +42,18 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
     return float(brentq(excess, most / 2**20, most))
 
 
+def releases_within(budget: float, delta: float, multiplier: float) -> int:
+    """Return how many releases are (budget, delta)-private together.
+
+    >>> releases_within(1.0, 1e-5, 8.0), releases_within(0.5, 1e-5, 4.0)
+    (4, 0)
+    """
+    if multiplier <= 0:
+        return 0
+    most = math.floor((multiplier / gaussian_multiplier(budget, delta)) ** 2)
+    return most if most < 1 or gaussian_delta(budget, multiplier, most) <= delta else most - 1
+
+
 def gaussian_epsilon(delta: float, multiplier: float, releases: int = 1) -> float:
     """Return the epsilon at which this many releases are (epsilon, delta)-private.
 

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.backoff import rest
+from ...selectors.deadlines import learned_deadline
+from ...selectors.stateful import Stateful
 
 _WEIGHT = 0.3  # of the newest observation in the means
 _LATE = 2.0  # times the seconds waited that a late reply counts for
@@ -22,12 +24,10 @@ _FRESH = 16  # rounds that a client expected to be late is left out for
 _MOST = 10_000  # clients that are remembered
 
 
-class ResponseTimes:
+class ResponseTimes(Stateful):
     """Exponential means, by client, of the seconds until a reply and of the share that fails.
 
-    Examples
-    --------
-    >>> times = ResponseTimes(deadline=10.0)
+    >>> times = ResponseTimes(longest=10.0)
     >>> times.replied("a", 4.0, 1)
     >>> times.late("b", 10.0, 1)
     >>> times.seconds(["a", "b", "c"]).tolist()
@@ -41,8 +41,15 @@ class ResponseTimes:
     [True, False]
     """
 
-    def __init__(self, deadline: float = math.inf) -> None:
-        self.deadline = deadline
+    remembers = (
+        *("_seconds", "_failures", "_observed", "_in_a_row"),
+        *("_rests_until", "_guesses", "_measured"),
+    )
+
+    def __init__(self, longest: float = math.inf, *, learns_deadline: bool = False) -> None:
+        self.longest = longest
+        self.learns_deadline = learns_deadline
+        self._learned: float | None = None  # until something new is known
         self._seconds: dict[str, float] = {}
         self._failures: dict[str, float] = {}
         self._observed: dict[str, int] = {}  # the round of the last observation, the latest last
@@ -75,6 +82,7 @@ class ResponseTimes:
         if key in self._seconds:
             self._guesses.setdefault(key, self._seconds[key])
             self._seconds[key] = max(self._seconds[key], waited)
+            self._learned = None
 
     def came_late(self, key: str, seconds: float, server_round: int) -> None:
         """Learn how long a reply took that was given up in a round, in place of a guess.
@@ -98,17 +106,12 @@ class ResponseTimes:
 
     def _know(self, key: str, server_round: int) -> None:
         """Note when a client was observed last, and forget those observed longest ago."""
+        self._learned = None
         self._observed.pop(key, None)
         self._observed[key] = server_round
         for old in list(self._observed)[: max(0, len(self._observed) - _MOST)]:
-            for memory in self._memories():
-                memory.pop(old, None)
-
-    def _memories(self) -> tuple[dict[str, Any], ...]:
-        return (
-            *(self._seconds, self._failures, self._observed),
-            *(self._in_a_row, self._rests_until, self._guesses, self._measured),
-        )
+            for memory in self.remembers:
+                getattr(self, memory).pop(old, None)
 
     def anybody_rests(self) -> bool:
         """Return whether anybody may rest at all."""
@@ -122,6 +125,14 @@ class ResponseTimes:
         """Return how long replies take; NaN where that is not known."""
         return np.array([self._seconds.get(key, math.nan) for key in keys], dtype=np.float64)
 
+    def deadline(self) -> float:
+        """Return how long clients have to train."""
+        if not self.learns_deadline:
+            return self.longest
+        if self._learned is None:
+            self._learned = learned_deadline(list(self._seconds.values()), self.longest)
+        return self._learned
+
     def failures(self, keys: Sequence[str]) -> NDArray[np.float64]:
         """Return the share of messages that clients fail to answer in time."""
         return np.array([self._failures.get(key, 0.0) for key in keys], dtype=np.float64)
@@ -129,26 +140,12 @@ class ResponseTimes:
     def expected_in_time(self, key: str, server_round: int) -> bool:
         """Return whether a client is likely to answer in time, judging by its recent replies."""
         fresh = server_round - self._observed.get(key, -_FRESH) < _FRESH
-        return not fresh or self._seconds.get(key, 0.0) <= self.deadline
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that is known."""
-        names = (
-            *("seconds", "failures", "observed"),
-            *("in-a-row", "rests-until", "guesses", "measured"),
-        )
-        return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
+        return not fresh or self._seconds.get(key, 0.0) <= self.deadline()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
-        self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
-        self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
-        self._rests_until = dict(state["rests-until"])
-        # An older version guessed for good.
-        self._guesses, self._measured = (
-            dict(state.get("guesses", {})),
-            dict(state.get("measured", {})),
-        )
+        super().load_state_dict(state)
+        self._learned = None
 
 
 def _mean(before: float, new: float) -> float:

@@ -15,7 +15,7 @@ from ...core.log.events import CohortsEvaluated, CohortsTrained, Regrouped
 from ...core.methods.aggregators import Aggregation
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.cohort import Cohort, CohortMethod
+from ...core.methods.cohort import CohortMethod, CohortSettings
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.records import entries, filled
 from ...core.wire.replies import Replies, ReplyStream, tables_in
@@ -79,7 +79,7 @@ class Cohorts(Layer):
         rule: CohortRule = load(method.rule)(config)
         plain = (config.aggregator, config.uplink, config.privacy) == ("fedavg", "dense", "none")
         given = config[Aggregation]
-        shared = config[Cohort].shared(config.cohorts, config.similarity, given.buffer)
+        shared = config[CohortSettings].shared(config.cohorts, config.similarity, given.buffer)
         return cls(
             make_inner,
             rule,

@@ -19,7 +19,7 @@ from ...core.learning.placement import chosen_device
 from ...core.log.events import CoresetsUsed
 from ...core.methods.base import Method
 from ...core.methods.catalogue import methods
-from ...core.methods.coreset import Coreset, CoresetMethod
+from ...core.methods.coreset import CoresetMethod, CoresetSettings
 from ...core.tasks import Samples, load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import CORESET, NUM_EXAMPLES, TARGETS
@@ -47,6 +47,7 @@ class Coresets(Layer):
     rounds on a random subset.
     """
 
+    remembers = ("_chosen", "_labels")
     own_records = (CORESET,)
 
     def __init__(
@@ -74,9 +75,13 @@ class Coresets(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
-        first = method.first_round_of(config[Coreset]) if isinstance(method, CoresetMethod) else 0
+        first = (
+            method.first_round_of(config[CoresetSettings])
+            if isinstance(method, CoresetMethod)
+            else 0
+        )
         guided = "server data" in method.needs_in(config)
-        settings, task = config[Coreset], load_task(config.task_spec())
+        settings, task = config[CoresetSettings], load_task(config.task_spec())
         layer = cls(
             inner,
             every=settings.every,
@@ -168,15 +173,6 @@ class Coresets(Layer):
             guidance_bytes=self._bytes,
         )
 
-    def own_state(self) -> dict[str, Any]:
-        """Return whose coreset is how old."""
-        return {"chosen": dict(self._chosen), "labels": dict(self._labels)}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._chosen = {key: int(value) for key, value in state["chosen"].items()}
-        self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
-
 
 def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Targets:
     """Return what computes the gradients of the server's validation set."""
@@ -184,7 +180,7 @@ def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Tar
     task = load_task(config.task_spec())
     model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
     assert isinstance(method, CoresetMethod)
-    settings = config[Coreset]
+    settings = config[CoresetSettings]
     rule, per_class = method.rule, method.per_class_of(settings)
 
     def at(arrays: ArrayRecord) -> ArrayRecord:

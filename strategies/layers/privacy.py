@@ -1,15 +1,16 @@
 """Differential privacy: the server's noise, and the account of what is left of privacy."""
 
 import itertools
+import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ...core.config import RunConfig
+from ...core.config import ConfigError, RunConfig
 from ...core.entropy import protective
 from ...core.learning.clipping import clipped, with_noise
 from ...core.log.events import PrivacySpent
@@ -21,8 +22,9 @@ from ...core.wire.records import attach, entries, records_of, sent_arrays
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
 from ..aggregation.running_mean import mean_of
-from ..federation.accountant import gaussian_epsilon
-from .base import Layer, Outcome
+from ..federation.accountant import gaussian_epsilon, releases_within
+from ..federation.grids import GridView
+from .base import Layer, Outcome, RunOver
 
 _EVERYONE = ("",)  # whom a noisy mean is charged to
 
@@ -35,16 +37,31 @@ class PrivacyLedger(Layer):
     noise multiplier is left. So it is for adding or removing a client, as far as n is public. The
     multiplier is the standard deviation of the noise, over what an update of one client is clipped
     to; ``delta`` is where epsilon is reported. If what is released is a mean (``central``), every
-    round counts for everyone, so that it does not matter who took part.
+    round counts for everyone, so that it does not matter who took part. A client whose next release
+    would exceed a ``budget`` is not asked any more; if that holds for all, the run is over.
     """
 
     def __init__(
-        self, inner: Strategy, multiplier: float, delta: float = 1e-5, *, central: bool = False
+        self,
+        inner: Strategy,
+        multiplier: float,
+        delta: float = 1e-5,
+        *,
+        central: bool = False,
+        budget: float = 0.0,
     ) -> None:
         super().__init__(inner)
         self.multiplier = multiplier / 2
         self.delta = delta
         self.central = self.federation.discreet = central
+        self.budget = budget
+        self.most = releases_within(budget, delta, self.multiplier) if budget else math.inf
+        if not self.most:
+            least = gaussian_epsilon(delta, self.multiplier)
+            raise ConfigError(
+                f"dp.budget = {budget}: a single round spends {least:.4g} at dp.delta = {delta:g}; "
+                "raise it, or dp.noise-multiplier"
+            )
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "PrivacyLedger":
@@ -52,14 +69,15 @@ class PrivacyLedger(Layer):
         dp, central = config[Dp], config.privacy == "central-dp"
         more = [] if central else [m.noise_multipliers(config) for m in chosen(config.axes())]
         multiplier = together([dp.noise_multiplier, *itertools.chain(*more)])
-        return cls(inner, multiplier, dp.delta, central=central)
+        return cls(inner, multiplier, dp.delta, central=central, budget=dp.budget)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Count a release for every client asked: a reply that gets lost was still released."""
-        messages = super().configure_train(server_round, arrays, config, grid)
-        requests, releases = Requests.of(messages), self.federation.releases
+        releases = self.federation.releases
+        view = self._within_budget(grid, releases.counts)
+        requests = Requests.of(super().configure_train(server_round, arrays, config, view))
         if self.central and (requests is not None or self.federation.busy):
             releases.charge(server_round, _EVERYONE)
         elif requests is not None:
@@ -73,9 +91,28 @@ class PrivacyLedger(Layer):
                     epsilon_mean=gaussian_epsilon(
                         self.delta, self.multiplier, round(releases.mean)
                     ),
+                    budget=self.budget or None,
+                    used_up=sum(count >= self.most for count in releases.counts.values()),
                 )
             )
         return requests or []
+
+    def _within_budget(self, grid: Grid, counts: Mapping[str, int]) -> Grid:
+        """Return the grid without clients that have used up their budget."""
+        used_up = {key for key, count in counts.items() if count >= self.most}
+        if not used_up:
+            return grid
+        self.federation.nodes(grid)  # new ones are asked for their names
+        here, busy = self.federation.in_view(grid), self.federation.busy
+        left = [n for n in here if n in busy or self.federation.key(n) not in used_up]
+        left = [] if self.central else left
+        if len(here) and not left:
+            spent = gaussian_epsilon(self.delta, self.multiplier, max(counts.values()))
+            raise RunOver(
+                f"dp.budget = {self.budget:g} is used up: {spent:.4g} is spent at delta "
+                f"{self.delta:g}, and another round would exceed it for every connected client"
+            )
+        return GridView(grid, left)
 
     def own_state(self) -> dict[str, Any]:
         """Return the releases of each client."""

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.methods.catalogue import chosen
 from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, PLAN
+from ...core.wire.keys import ARRAYS, LOSS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer, Outcome
+from .contributions import Contributions
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
@@ -57,6 +58,8 @@ class QuarantineLayer(Layer):
     is written to the journal and counted against its client.
     """
 
+    remembers = ("_norms", "_counts", "federation")
+
     def __init__(
         self,
         inner: Strategy,
@@ -73,18 +76,21 @@ class QuarantineLayer(Layer):
         self._counts = UsualSize(count_factor)
         self._models: dict[int, tuple[ArrayRecord, SentModel]] = {}  # of this round, by record
         self._judged, self._outliers = 0, 0  # replies of this round
+        self.contributions = Contributions()
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "QuarantineLayer":
         """Return the layer that a config describes."""
         vary = math.prod(method.norms_vary for method in chosen(config.axes()))
-        return cls(
+        layer = cls(
             inner,
             norm_factor=config.quarantine.norm_factor * vary,
             count_factor=config.quarantine.count_factor,
             weight_factor=config.quarantine.weight_factor,
             min_replies=config.round.min_replies,
         )
+        layer.contributions.alike = config.weighting == "uniform"
+        return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the sound replies, if there are enough.
@@ -93,6 +99,7 @@ class QuarantineLayer(Layer):
         clients of this round are hostile, or those who said what is usual were.
         """
         self._models, self._judged, self._outliers = {}, 0, 0
+        self.contributions.clear()
         self._norms.settle()
         self._counts.settle()
         tables = (self._measured(table) for table in tables_in(replies))
@@ -107,6 +114,7 @@ class QuarantineLayer(Layer):
         result: Outcome = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
+        self.contributions.note(self.federation, server_round)
         if 2 * self._outliers > self._judged:
             raise MostlyOutliers(
                 f"{self._outliers} of {self._judged} replies are far from what was usual before; "
@@ -121,6 +129,7 @@ class QuarantineLayer(Layer):
 
         def check(table: Replies) -> Replies:
             wrong = self._asked(table) | table.faults
+            _drop_undefined(table)
             wrong |= unsound_metrics(table, skip=wrong)
             return self.federation.sound(server_round, table, wrong)
 
@@ -155,6 +164,13 @@ class QuarantineLayer(Layer):
         if len(sound) and 0 < heaviest < max(sound.metrics[NUM_EXAMPLES]):
             lighter = [min(count, heaviest) for count in sound.metrics[NUM_EXAMPLES]]
             sound.set_metric(NUM_EXAMPLES, lighter)
+        if len(sound):
+            asked = self.federation.ledger.of(sound)
+            sent = [self._sent(assignment) for assignment in asked]
+            here = [row for row in range(len(table)) if row not in wrong and row not in outliers]
+            models = [None if model is None else model.arrays for model in sent]
+            keys = self.federation.keys(sound.nodes)
+            self.contributions.add(sound, keys, asked, models, norms[here])
         return sound
 
     def _outlying(self, table: Replies, wrong: Container[int], norms: Norms) -> dict[int, str]:
@@ -221,17 +237,6 @@ class QuarantineLayer(Layer):
         """Return the norm from which on an update is absurd."""
         return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
 
-    def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and counts, and what all layers know of the clients."""
-        usual = {"norms": self._norms.state(), "counts": self._counts.state()}
-        return usual | {"federation": self.federation.state_dict()}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._norms.load(state["norms"])
-        self._counts.load(state["counts"])
-        self.federation.load_state_dict(state["federation"])
-
 
 def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:
     """Return the first tables: all, or as many as memory allows, but at least a few rows."""
@@ -256,6 +261,23 @@ def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterab
             break
         first.append(table)
     return first, chain((first.pop(0) for _ in range(len(first))), remaining)
+
+
+def _drop_undefined(table: Replies) -> None:
+    """Forget metrics that are not finite: R2 of one sample, say; a loss must be.
+
+    >>> rows = Replies([7, 8], ["", ""], ["", ""], {"loss": [0.5, 0.4], "r2": [math.nan, 0.1]})
+    >>> _drop_undefined(rows)
+    >>> rows.metrics["r2"]
+    [None, 0.1]
+    """
+    for name, values in list(table.metrics.items()):
+        if name in (NUM_EXAMPLES, LOSS):
+            continue
+        undefined = [type(value) is float and not math.isfinite(value) for value in values]
+        if any(undefined):
+            pairs = zip(values, undefined, strict=True)
+            table.set_metric(name, [None if gone else value for value, gone in pairs])
 
 
 def unsound_metrics(

@@ -17,7 +17,7 @@ from ...core.learning.train_settings import local_steps, train_settings
 from ...core.log.events import Selected
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.ios import Ios
+from ...core.methods.ios import HASHES
 from ...core.methods.selector import Selector, Summary
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record
@@ -85,7 +85,7 @@ class Selection(Layer):
         questions = Questions(
             bounded=asked.form != "printed",
             labels=load_task(config.task_spec()).num_classes,
-            hashes=config[Ios].hashes,
+            hashes=HASHES,
             ride=asked.mode == "piggyback",
             ask_at_most=asked.ask_at_most,
             seed=config.seed,
@@ -287,7 +287,7 @@ class Selection(Layer):
             "evaluate-rng": self._evaluate_rng.bit_generator.state,
             "selector": self.selector.state_dict(),
             "update": self.pools.update,
-            "usual": self.pools.claims.state(),
+            "usual": self.pools.claims.state_dict(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -296,4 +296,4 @@ class Selection(Layer):
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])
         self.pools.update = state["update"]
-        self.pools.claims.load(state["usual"])
+        self.pools.claims.load_state_dict(state["usual"])

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.sample_values import valuation
 from ...core.log.events import Guided, StoragePlanned, StreamsStored
-from ...core.methods.ode import Ode, ode_settings
-from ...core.methods.stream import Stream
+from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
@@ -31,7 +30,6 @@ from ...core.wire.schemas import BadReply, StreamTold
 from ...core.wire.sizes import record_bytes
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
-from ..checks import check_room
 from ..federation.plausibility import UsualSize
 from ..federation.stream_profiles import StreamProfiles
 from .base import Layer, Outcome
@@ -76,6 +74,7 @@ class Streams(Layer):
     plan, and all count the same in the estimate.
     """
 
+    remembers = ("profiles", "gradient", "plan", "_shares", "_sizes", "_speeds")
     own_records = (PLAN, ESTIMATE)
 
     def __init__(
@@ -83,9 +82,9 @@ class Streams(Layer):
         inner: Strategy,
         num_classes: int,
         gradient_size: int,  # entries of the gradients that clients report
-        ode: Ode | None,
+        ode: OdeSettings | None,
         *,
-        every_round: bool = False,  # those that do not train look at what arrived, too
+        plan: StoragePlan | None = None,  # by default one without limits, in proportion
         velocity_factor: float = 100.0,  # times the usual velocity that is absurd
         norm_factor: float = 5.0,  # times the usual norm that an estimate counts for at most
         private: bool = False,
@@ -95,14 +94,9 @@ class Streams(Layer):
         self._like = np.empty(gradient_size, dtype=np.float32)
         self.ode, self.private = ode, private
         self._here: Sequence[str] = ()
-        self.every_round = every_round
         self.profiles = StreamProfiles()
-        rules = ode or Ode()
-        self.plan = StoragePlan(
-            *(rules.replan, rules.clients_per_label, rules.labels_per_client),
-            *(rules.quantities, rules.cover, rules.client_weights),
-        )
-        recent = rules.estimator in ("participants", "stored")
+        self.plan = plan or StoragePlan(0.2, 0, 0, "proportional", True, "velocity")
+        recent = ode is not None and ode.estimator in ("participants", "stored")
         self.gradient = GlobalGradient({}, "participants" if recent else "incremental")
         self._shares: dict[str, float] = {}  # velocities that the estimate was made with
         self.norm_factor = norm_factor
@@ -112,15 +106,14 @@ class Streams(Layer):
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Streams":
-        """Return the layer that a config describes; an error if a sample has no room."""
-        check_room(config)
-        ode, task, bounds = ode_settings(config), load_task(config.task_spec()), config.quarantine
+        """Return the layer that a config describes."""
+        ode, task, bounds = ode_method(config), load_task(config.task_spec()), config.quarantine
         return cls(
             inner,
             task.num_classes,
             valuation(task.build_model(), config, task.problem).size if ode else 0,
-            ode,
-            every_round=config[Stream].ingest == "every-round",
+            config[OdeSettings] if ode else None,
+            plan=ode.plan(config) if ode else None,
             velocity_factor=bounds.count_factor,
             norm_factor=bounds.norm_factor,
             private=config.privacy == "local-dp",
@@ -149,9 +142,6 @@ class Streams(Layer):
         if self.ode and self.ode.coordinate and not self.private:
             self._plan(server_round)
         requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if self.every_round:
-            busy = set() if requests is None else set(requests.nodes)
-            self._ask(server_round, grid, [node for node in nodes if node not in busy], None)
         if requests is None:
             return []
         return self._guide(server_round, requests) if self.ode else requests
@@ -302,24 +292,3 @@ class Streams(Layer):
                 classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
             )
         )
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the profiles, the plan and the estimators."""
-        return {
-            "profiles": self.profiles.state_dict(),
-            "gradient": self.gradient.state_dict(),
-            "plan": self.plan.state_dict(),
-            "shares": self._shares,
-            "sizes": self._sizes.state(),
-            "speeds": self._speeds.state(),
-        }
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self.gradient.load_state_dict(state["gradient"])
-        if "plan" in state:  # else an older version wrote it: clients are asked again
-            self.profiles.load_state_dict(state["profiles"])
-            self.plan.load_state_dict(state["plan"])
-        self._shares = dict(state["shares"])
-        self._sizes.load(state["sizes"])
-        self._speeds.load(state.get("speeds", {}))

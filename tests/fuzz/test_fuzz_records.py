@@ -85,7 +85,6 @@ def _methods() -> dict[str, dict[str, Any]]:
         found[f"{cohorts}-splits"] = {"cohorts": cohorts, "clients-per-round": 3, **eager}
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
     found["ode-exact"] = {"data-selector": "ode-balanced", "ode.estimator": "exact"}
-    found["ode-every-round"] = {"data-selector": "ode-balanced", "stream.ingest": "every-round"}
     return {name: full for name, config in found.items() if (full := _possible(config))}
 
 

@@ -1,5 +1,6 @@
 """The app of docs/library.md as it stands there, under Flower's own loop: somebody else's app."""
 
+import logging
 import re
 import sys
 from collections import Counter
@@ -135,6 +136,20 @@ def test_cosage_asks_through_the_mod_and_chooses(app: Any) -> None:
     assert run.accuracy[-1] > run.accuracy[0] + 0.2
     assert set(run.result.train_metrics_clientapp) == set(range(1, ROUNDS + 1))
     assert set(run.result.evaluate_metrics_clientapp) == set(range(1, ROUNDS + 1))
+
+
+def test_log_and_metrics_are_those_of_the_app(app: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "flwr")
+    run = Run(app, app("quickstart.strategies").strategy("cosage"))
+    split = Run(app, app("quickstart.strategies").strategy("split-test"))
+    assert caplog.messages.count("configure_train: chose 3 of 6 nodes") == ROUNDS
+    assert caplog.messages.count("configure_train: chose 6 of 6 nodes") == ROUNDS
+    assert "Sampled" not in caplog.text
+    assert "Fraction: train (0.50) | evaluate ( 1.00)" in caplog.text
+    for result in (run.result, split.result):
+        assert {name for one in result.train_metrics_clientapp.values() for name in one} == {
+            "train_loss"
+        }
 
 
 def test_split_test_finds_the_two_kinds_of_clients(app: Any) -> None:

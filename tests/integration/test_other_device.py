@@ -32,7 +32,6 @@ CONFIGS = {
         "strategy": "cosage",
         "optimiser.name": "adam",
         "optimiser.clip-norm": 1.0,
-        "optimiser.accumulate": 2,
     },
     "trusted": {"strategy": "trusted"},
     "gradmatch": {"data-selector": "gradmatch", "model": "small-cnn"},

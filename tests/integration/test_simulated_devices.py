@@ -64,7 +64,7 @@ def test_questions_take_time_as_well(small):
     """A forward pass is a third of a training; transfer takes next to nothing here."""
     keys = {"devices.spread": 0.0, "devices.seconds-per-sample": 1.0, "partition": "iid"}
     keys |= {"devices.bytes-per-second": 1e12, "num-server-rounds": 1, "local-epochs": 3}
-    keys |= {"cohort.number": 3, "flexcfl.pretrain-steps": 2, "batch-size": 5}
+    keys |= {"cohort.number": 3, "batch-size": 5}
     keys |= {"round.question-deadline": 600.0}
     seconds = {}
     for rule in ("ifca", "flexcfl"):
@@ -72,7 +72,7 @@ def test_questions_take_time_as_well(small):
         seconds |= {e["kind"]: e["simulated-seconds"] for e in found}
     one_epoch = seconds["train"] / 3
     assert seconds["query.losses"] == pytest.approx(one_epoch, rel=0.02)  # of three models
-    assert seconds["query.update"] == pytest.approx(2 * 5)
+    assert seconds["query.update"] == pytest.approx(50 * 5)
 
 
 def test_clients_come_and_go_by_a_trace(small, tmp_path, monkeypatch):
@@ -168,3 +168,19 @@ def test_what_is_known_of_response_times_is_resumed(small):
     assert [e["chosen"] for e in events(resumed, "selected")] == [
         e["chosen"] for e in events(whole, "selected")
     ]
+
+
+def test_a_learned_deadline_ends_rounds_sooner_and_is_resumed(small):
+    small |= {"num-server-rounds": 12, "clients-per-round": 10, "devices.spread": 2.0}
+    patient = trainings(run_local(small))
+    whole = run_local({**small, "round.deadline": "auto"})
+    learned = trainings(whole)
+    assert all(e.get("deadline") is None for e in patient)
+    assert learned[0]["deadline"] == 600.0, "nothing is known yet"
+    assert any(e["late"] for e in learned)
+    assert all(e["simulated-seconds"] <= e["deadline"] * (1 + 1e-9) for e in learned)
+    spent = [sum(e["simulated-seconds"] for e in some[1:]) for some in (patient, learned)]
+    assert spent[1] < spent[0] / 2
+    half = run_local({**small, "round.deadline": "auto", "num-server-rounds": 6})
+    resumed = run_local({**small, "round.deadline": "auto", "resume-from": str(half.folder)})
+    assert [e["deadline"] for e in trainings(resumed)] == [e["deadline"] for e in learned]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = (
     *("matplotlib", "pandas", "pyarrow", "seaborn", "datasets", "flwr_datasets"),
     *("sklearn", "scipy", "ray", "mlflow", "wandb", "tensorboard", "prometheus_client"),
+    *("torchvision", "PIL"),
 )
 BLOCK = f"""
 import importlib.abc, sys

@@ -49,6 +49,7 @@ def test_all_that_the_project_asks_for_is_locked_once_and_as_it_was_tested() -> 
     assert len(dict(locked)) == len(locked)
     extras = PROJECT["project"]["optional-dependencies"]
     used = ("server", "datasets", "backbone", "prometheus", "simulation", "tensorboard", "dev")
+    assert names(extras["vision"]) <= set(packages("device"))  # of the app; no dependency of it
     asked = names(PROJECT["project"]["dependencies"]).union(*(names(extras[e]) for e in used))
     assert asked <= set(dict(locked))
     device = {*packages("device"), "torch"}

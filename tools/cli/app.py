@@ -12,7 +12,7 @@ from .options import app as app
 
 _COMMANDS = (
     *("run", "resume", "diagnose", "compare", "watch", "report", "donors", "predict"),
-    *("demo", "methods", "keys", "new_task", "doctor"),
+    *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 )
 
 

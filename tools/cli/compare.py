@@ -1,5 +1,6 @@
 """``forager compare``: which strategy fits my data."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -51,18 +52,31 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for results; comparisons/<task> by default.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what was found as JSON, for scripts.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of --json, and run nothing.")
+    ] = False,
 ) -> None:
     """Run strategies under equal conditions, and say in words which one to use.
 
     Differences are paired over seeds and have 95 % intervals. Hopeless ones are stopped early.
+    Exit code 0: all went well; 1: a run failed; 2: something cannot be as asked; 130: Ctrl-C.
     """
     print("loading PyTorch ...", file=sys.stderr, flush=True)
+    if schema:
+        from ..experiments.compare.schema import Document
+
+        print(json.dumps(Document.model_json_schema(), indent=1))
+        return
     from ..experiments.compare.command import Options, run_comparison
     from ..trust import find_own_modules
 
     find_own_modules()
     settings = [text for text in run_config or [] if text.strip()]
     options = Options(
-        *(strategies or ["all"], settings, seeds, budget, goal, to_the_end, processes, cluster, out)
+        *(strategies or ["all"], settings, seeds, budget, goal, to_the_end, processes, cluster),
+        *(out, as_json),
     )
     raise typer.Exit(run_comparison(options))

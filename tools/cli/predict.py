@@ -40,6 +40,7 @@ def predict(
 
     from ...core.tasks.metric_text import label, written
     from .. import predict as models
+    from ..flower.env import app_settings
     from ..trust import find_own_modules
 
     try:
@@ -54,7 +55,7 @@ def predict(
         raise typer.Exit(REFUSED)
     with errors_in_words():
         folder = run_folder(run, runs)
-        if trust:
+        if trust or app_settings():
             find_own_modules()
         task = models.task_of_run(folder, trust=trust)
         problem = models.problem_of_run(folder, trust=trust)

@@ -37,8 +37,10 @@ def run(
 
     By default Flower simulates the clients, with the same apps as on real devices.
     """
+    from ..flower.env import app_settings
+
     with errors_in_words():
-        chosen = by_forager(read_overrides(run_config))
+        chosen = by_forager({**app_settings(), **read_overrides(run_config)})
         start(judged_where_it_counts(chosen), local=local, cluster=cluster)
 
 
@@ -101,18 +103,19 @@ def trained(
     if local:
         return _in_this_process(overrides)
     from ...server_app.run_folder import new_name
-    from ..flower.env import FLOWER_HOME
+    from ..flower.env import FLOWER_HOME, PROJECT
     from ..flower.run import launch
 
     assert folder is not None
+    home = FLOWER_HOME if folder == PROJECT else folder / ".flwr-home"
     planned = plan(overrides, folder, cluster)
-    return launch(planned, FLOWER_HOME / "runs" / new_name(), folder), planned.folder
+    return launch(planned, home / "runs" / new_name(), folder), planned.folder
 
 
 def _missing(folder: Path | None) -> str:
     """Return what Flower's simulation lacks here."""
     if folder is None:
-        return "this is not a checkout, which Flower needs"
+        return "here is no Flower app of Forager's (forager init writes one)"
     if find_spec("ray") is None:
         return "Ray is not installed (pip install 'forager-fl[simulation]')"
     return ""

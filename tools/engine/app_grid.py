@@ -15,16 +15,8 @@ _RAISED = 2  # Flower's code for an exception in a ClientApp
 class AppGrid(LocalGrid):
     """A grid for ``strategy.start`` whose clients are an app, called one after the other.
 
-    Messages and replies are serialised as on a real grid, and an exception is an error reply.
-
-    Parameters
-    ----------
-    app : ClientApp
-        Any app.
-    num_clients : int
-        How many there are; each knows its ``partition-id`` and ``num-partitions``.
-    run_config : dict, optional
-        What ``context.run_config`` is.
+    Each client knows its ``partition-id`` and ``num-partitions``. Messages and replies are
+    serialised as on a real grid, and an exception is an error reply.
     """
 
     def __init__(

@@ -9,25 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 DAY = 86_400.0
+NIGHTS, HOURS = 0.7, 6.0  # share of nights online, and the mean length of one
 
 
 class Availability:
     """Intervals in which clients are online; after ``period`` everything starts again.
 
-    Parameters
-    ----------
-    clients : int
-        How many there are.
-    owner, start, end : arrays
-        One interval each: the client it is of (its number), and its times, from 0 to ``period``.
-        Those of one client do not overlap.
-    period : float
-
-    >>> trace = Availability(2, owner=[0, 1, 0], start=[0, 50, 80], end=[10, 60, 100], period=100)
-    >>> trace.available(5).tolist(), trace.available(155).tolist()
-    ([True, False], [False, True])
-    >>> trace.seconds_left(95).tolist()  # the first one stays over the end of the trace
-    [15.0, 0.0]
+    ``owner`` is the number of an interval's client. Those of one client do not overlap.
     """
 
     def __init__(
@@ -49,44 +37,13 @@ class Availability:
             raise ValueError(f"start, end: expected 0 <= start < end <= {period} in all intervals")
 
     @classmethod
-    def day_and_night(
-        cls,
-        clients: int,
-        seed: int = 0,
-        days: int = 7,
-        nights: float = 0.7,
-        hours: float = 6.0,
-        zones: int = 1,
-    ) -> "Availability":
-        """Return a generated trace: most clients are online at night, in one stretch.
-
-        Parameters
-        ----------
-        clients : int
-        seed : int
-        days : int
-            After which it repeats.
-        nights : float
-            Share of the nights in which a client is online at all.
-        hours : float
-            Mean length of a stretch; the spread is a third of it.
-        zones : int
-            Number of time zones, evenly around the globe, that clients live in.
-
-        >>> trace = Availability.day_and_night(1000, days=1)
-        >>> bool(trace.available(2 * 3600).sum() > 5 * trace.available(14 * 3600).sum())
-        True
-        """
-        for name, value, low, high in (("nights", nights, 0, 1), ("hours", hours, 0.1, 24)):
-            if not low <= value <= high:
-                raise ValueError(f"{name}: expected {low} to {high}, got {value!r}")
-        if days < 1 or zones < 1:
-            raise ValueError(f"days, zones: expected 1 or more, got {days} and {zones}")
+    def day_and_night(cls, clients: int, seed: int = 0, days: int = 7) -> "Availability":
+        """Return a generated trace: seven nights in ten, a client is online for some six hours."""
         rng = np.random.default_rng(seed)
-        habit = rng.normal(2.0, 1.5, clients) + 24 / zones * rng.integers(zones, size=clients)
-        owner, day = np.nonzero(rng.random((clients, days)) < nights)
+        habit = rng.normal(2.0, 1.5, clients)
+        owner, day = np.nonzero(rng.random((clients, days)) < NIGHTS)
         middle = (24 * day + habit[owner] + rng.normal(0, 1, owner.size)) * 3600
-        length = np.clip(rng.normal(hours, hours / 3, owner.size), 0.1, 24) * 3600
+        length = np.clip(rng.normal(HOURS, HOURS / 3, owner.size), 0.1, 24) * 3600
         return cls(clients, *_wrapped(owner, middle - length / 2, length, days * DAY), days * DAY)
 
     def seconds_left(self, time: float) -> Floats:
@@ -105,11 +62,7 @@ class Availability:
         return np.asarray(self.seconds_left(time) > 0)
 
     def next_arrival(self, time: float) -> float | None:
-        """Return when the next interval starts, for a server that waits; nothing if there is none.
-
-        >>> Availability(1, [0], [20], [30], period=100).next_arrival(125)
-        220.0
-        """
+        """Return when the next interval starts, for a server that waits; None if there is none."""
         if self._start.size == 0:
             return None
         now = time % self.period

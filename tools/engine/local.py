@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.config import Scalar, default_config, read_config
+from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_config
+from ...core.config.combinations import check_simulated
+from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
 from ..report.history import History
 from .local_grid import LocalGrid
-from .partitions import check_partitions
 from .simulated_devices import simulated_devices
 
 
@@ -30,15 +31,7 @@ class LocalResult:
 
 
 def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
-    """Run one federated training on the local engine.
-
-    Parameters
-    ----------
-    overrides : dict
-        Run-config keys and values that differ from the defaults.
-    quiet : bool (default: True)
-        Log warnings only.
-    """
+    """Run one federated training on the local engine, with these keys of the run config set."""
     configure_logging(logging.WARNING if quiet else logging.INFO)
     run_config = {**default_config(), **overrides}
     config = read_config(run_config)
@@ -53,6 +46,20 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
         folder, reason = run(grid, run_config)
     rows = History.from_events(folder.read_events()).rows
     return LocalResult(folder.path, reason, [{"round": n, **rows[n]} for n in sorted(rows)])
+
+
+def check_partitions(config: RunConfig) -> None:
+    """Refuse data that cannot be spread over simulated clients, or that leave nothing to test on.
+
+    Likewise settings that only real nodes have.
+    """
+    check_simulated(config)
+    held = load_task(config.task_spec()).client_data(0, config.num_clients)
+    if config.fraction_evaluate and not config.data.client_test_share and not len(held.test):
+        raise ConfigError(
+            f"fraction-evaluate = {config.fraction_evaluate}: clients have no test data; set "
+            "data.client-test-share, such as 0.2, to hold out a share of theirs"
+        )
 
 
 @contextmanager

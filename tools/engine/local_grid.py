@@ -1,8 +1,7 @@
 """A Grid that runs the ClientApp in this process: the same apps without the transport.
 
-For tests, sweeps and tables with thousands of clients. What is read-only is shared, not copied:
-array records stay numpy, the run config is one dict, a client that keeps nothing has no state. A
-client's state changes only when its handler succeeds, because handlers write it last.
+What is read-only is shared, not copied: array records stay numpy, the run config is one dict, a
+client that keeps nothing has no state.
 """
 
 from collections import defaultdict
@@ -31,9 +30,7 @@ _SERVER = 1  # Flower's node id of the SuperLink
 _SECONDS_PER_SAMPLE = 0.001  # of training, where no device is simulated
 _FIRST_NODE = 1000
 _MOST_ASKED = 10_000  # clients that are asked for their names
-_PULL_BYTES = (
-    64 * 2**20
-)  # most model bytes that one pull answers, so that replies can be consumed as they come
+_PULL_BYTES = 64 * 2**20  # of models that one pull answers: replies are consumed as they come
 
 
 class _Contexts(Mapping[int, Context]):
@@ -69,19 +66,11 @@ class _Contexts(Mapping[int, Context]):
 
 
 class LocalGrid(ClockedGrid):
-    """Virtual clients in this process.
+    """Virtual clients in this process, each with one partition of the data.
 
-    Parameters
-    ----------
-    num_clients : int
-        How many, each with one partition of the data.
-    run_config : dict
-        Flower's flat run config, shared by all.
-    check_wire : bool (default: False)
-        Serialise and read back every message and reply, as a real transport would.
-    devices : SimulatedDevices, optional
-        How fast clients are, and when they are online. Answers then arrive in the order of their
-        simulated times, and a client that leaves before it is done answers with an error.
+    With `check_wire` every message and reply is serialised and read back, as by a real transport.
+    With `devices` answers arrive in the order of their simulated times, and a client that leaves
+    before it is done answers with an error.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
 """Devices of different speed that come and go, on a simulated clock.
 
-The local engine answers at once. To report time-to-accuracy as a fleet of phones would have it,
-this says how long each answer would have taken (transfer and computation), who is there at what
-time, and in which order answers arrive.
+How long each answer would have taken (transfer and computation), and who is there at what time.
 """
 
 import math
@@ -11,20 +9,54 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...core.config import ConfigError, RunConfig
-from .availability import Availability
-from .device_speed import DeviceSpeeds
+from .availability import Availability, Floats
+
+
+class DeviceSpeeds:
+    """What each client's device can do: train on a sample, and send or receive bytes."""
+
+    def __init__(self, seconds_per_sample: ArrayLike, bytes_per_second: ArrayLike) -> None:
+        self.seconds_per_sample = np.asarray(seconds_per_sample, dtype=np.float64)
+        self.bytes_per_second = np.asarray(bytes_per_second, dtype=np.float64)
+        names, both = "seconds_per_sample, bytes_per_second", vars(self).values()
+        if any(values.ndim != 1 for values in both) or len({len(values) for values in both}) > 1:
+            raise ValueError(f"{names}: expected one number per client in each")
+        if not all(np.all(np.isfinite(values) & (values > 0)) for values in both):
+            raise ValueError(f"{names}: expected positive numbers")
+
+    @classmethod
+    def drawn(
+        cls,
+        clients: int,
+        seed: int = 0,
+        seconds_per_sample: float = 0.02,
+        bytes_per_second: float = 1e6,
+        spread: float = 1.0,
+    ) -> "DeviceSpeeds":
+        """Return speeds drawn from log-normal distributions with these medians.
+
+        Those given by default are assumptions: a small model on a phone. ``spread`` is the
+        standard deviation of the natural logarithm.
+        """
+        rng = np.random.default_rng(seed)
+        compute = seconds_per_sample * rng.lognormal(0.0, spread, clients)
+        return cls(compute, bytes_per_second * rng.lognormal(0.0, spread, clients))
+
+    def round_seconds(
+        self, clients: ArrayLike, samples: ArrayLike, down: ArrayLike, up: ArrayLike
+    ) -> Floats:
+        """Return how long a round takes for each of some clients; samples count every epoch."""
+        who = np.asarray(clients, dtype=np.intp)
+        compute = np.asarray(samples) * self.seconds_per_sample[who]
+        sent = np.asarray(down) + np.asarray(up)
+        return np.asarray(compute + sent / self.bytes_per_second[who])
 
 
 class SimulatedDevices:
-    """The clock, and what every client's device can do.
-
-    >>> speeds = DeviceSpeeds([0.1, 0.2], [1000.0, 1000.0])
-    >>> devices = SimulatedDevices(2, speeds)
-    >>> devices.seconds([0, 1], samples=[10, 10], down=[500, 500], up=[500, 500])
-    [2.0, 3.0]
-    """
+    """The clock, and what every client's device can do."""
 
     def __init__(
         self,
@@ -79,13 +111,8 @@ def simulated_devices(config: RunConfig) -> SimulatedDevices | None:
         return None
     speeds = None
     if settings.slow:
-        speeds = DeviceSpeeds.drawn(
-            clients,
-            config.seed,
-            settings.seconds_per_sample,
-            settings.bytes_per_second,
-            settings.spread,
-        )
+        medians = settings.seconds_per_sample, settings.bytes_per_second
+        speeds = DeviceSpeeds.drawn(clients, config.seed, *medians, settings.spread)
     if settings.availability == "always":
         return SimulatedDevices(clients, speeds)
     if settings.availability == "day-night":

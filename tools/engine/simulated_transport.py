@@ -16,7 +16,7 @@ from flwr.app import ArrayRecord, Error, Message
 from ...core.config import read_config
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
-from ...core.methods.selector import Summary
+from ...core.methods.selector import PROXY_BATCHES
 from ...core.wire.delivery import Delivery
 from ...core.wire.flower_private import message_from_bytes, message_to_bytes
 from ...core.wire.keys import (
@@ -153,7 +153,7 @@ class SimulatedTransport:
             return round(examples * len(models) / 3)
         config, asked = read_config(self._run_config), sent.config
         if kind == SUMMARY:
-            batches = config[Summary].batches * config.batch_size
+            batches = PROXY_BATCHES * config.batch_size
             wants = str(asked.get(WANTS, ""))
             return {LOSS: round(examples / 3), SIMILARITY: batches}.get(wants, 0)
         if kind == ASK_SUPPORT and ARRAYS in models:

@@ -13,13 +13,23 @@ from .records import SweepRecord
 
 
 class SweepProgress:
-    """Shows the runs of a sweep as they end, on standard error."""
+    """Shows the runs of a sweep as they end, on standard error.
+
+    Runs may differ in what they `cost`, all together and each from :meth:`begin` on: by this the
+    time left is estimated.
+    """
 
     def __init__(
-        self, name: str, total: int, processes: int, console: Console | None = None
+        self,
+        name: str,
+        total: int,
+        processes: int,
+        console: Console | None = None,
+        cost: float | None = None,
     ) -> None:
         self.total, self.processes = total, processes
         self.finished, self.seconds = 0, 0.0
+        self.cost_left, self.cost_done, self.step = float(cost or total), 0.0, 1.0
         self.console = console or Console(stderr=True, soft_wrap=True, highlight=False)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -39,28 +49,32 @@ class SweepProgress:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def time_left(self) -> timedelta:
-        """Estimate the time left, from the mean time of the runs so far."""
-        remaining = self.total - self.finished
-        parallel = max(1, min(self.processes, remaining))
-        mean = self.seconds / max(1, self.finished)
-        return timedelta(seconds=round(mean * remaining / parallel))
+    def begin(self, step: float, runs: int, missing: int) -> None:
+        """Begin a stage in which each of `runs` costs `step`; some may have been done before."""
+        self.step = step
+        self.finished += runs - missing
+        self.cost_left -= step * (runs - missing)
 
-    def ended(self, record: SweepRecord) -> str:
-        """Say how a run ended."""
-        return f"{record.reason} in {record.seconds:.1f} s"
+    def time_left(self) -> timedelta:
+        """Estimate the time left from what the runs so far took for what they cost."""
+        pace = self.seconds / self.cost_done if self.cost_done else 0.0
+        parallel = max(1, min(self.processes, self.total - self.finished))
+        return timedelta(seconds=round(pace * max(0.0, self.cost_left) / parallel))
 
     def advance(self, record: SweepRecord) -> None:
         """Count a finished run; a failed one is always named."""
         self.finished += 1
         self.seconds += record.seconds
+        self.cost_done += self.step
+        self.cost_left -= self.step
         left = f"about {self.time_left()} left"
         self._bar.update(self._task, completed=self.finished, left=left)
-        run = f"{record.cell} seed {record.seed}"
         if record.status == "failed":
-            line = f"{run}: failed: {record.error.splitlines()[-1]}"
+            end = f"failed: {record.error.splitlines()[-1]}"
         elif self.console.is_terminal:
             return
         else:
-            line = f"{run}: {self.ended(record)}"
-        self.console.print(f"[{self.finished}/{self.total}] {line}, {left}", markup=False)
+            rounds = [number for row in record.rows if isinstance(number := row.get("round"), int)]
+            end = f"{max(rounds, default=0)} rounds in {record.seconds:.1f} s"
+        run = f"[{self.finished}/{self.total}] {record.cell} seed {record.seed}"
+        self.console.print(f"{run}: {end}, {left}", markup=False)

@@ -5,11 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import BeforeValidator, WithJsonSchema
 from scipy import stats
 
 CONFIDENCE = 0.95
+# nan where it is unknown, which is null in JSON
+Number = Annotated[
+    float,
+    BeforeValidator(lambda value: math.nan if value is None else value),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]}),
+]
 
 
 @dataclass(frozen=True)
@@ -19,10 +27,10 @@ class Estimate:
     With one run there is no spread (nan); with none there is no mean either.
     """
 
-    mean: float
-    std: float
-    low: float
-    high: float
+    mean: Number
+    std: Number
+    low: Number
+    high: Number
     count: int
 
 
@@ -30,10 +38,10 @@ class Estimate:
 class Difference:
     """Mean of paired differences, its 95 % t-interval, and the p-value of the paired t-test."""
 
-    mean: float
-    low: float
-    high: float
-    p_value: float
+    mean: Number
+    low: Number
+    high: Number
+    p_value: Number
     count: int
 
     @property
@@ -47,40 +55,23 @@ class Difference:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean, sample standard deviation and t-interval.
-
-    >>> result = estimate([1.0, 2.0, 3.0])
-    >>> result.mean, result.std, round(result.low, 4), round(result.high, 4)
-    (2.0, 1.0, -0.4841, 4.4841)
-    """
+    """Mean, sample standard deviation and t-interval."""
     count = len(values)
     mean = float(np.mean(values)) if count else math.nan
-    std = float(np.std(values, ddof=1)) if count > 1 else math.nan
-    half = math.nan
+    std = half = math.nan
     if count > 1:
-        quantile = stats.t.ppf((1.0 + CONFIDENCE) / 2.0, df=count - 1)
-        half = float(quantile) * std / math.sqrt(count)
+        std = float(np.std(values, ddof=1))
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, df=count - 1)) * std / math.sqrt(count)
     return Estimate(mean, std, mean - half, mean + half, count)
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
-    """Compare two cells over the seeds that both have: `first` minus `second`.
-
-    >>> result = difference({0: 3.0, 1: 5.0, 2: 4.0, 9: 7.0}, {0: 1.0, 1: 2.0, 2: 3.0})
-    >>> result.mean, round(result.low, 4), round(result.high, 4), round(result.p_value, 4)
-    (2.0, -0.4841, 4.4841, 0.0742)
-    >>> result.count, result.verdict
-    (3, 'no difference')
-    """
-    seeds = sorted(first.keys() & second.keys())
-    pairs = np.array([(first[seed], second[seed]) for seed in seeds], dtype=float).reshape(-1, 2)
-    gap = estimate((pairs[:, 0] - pairs[:, 1]).tolist())
-    if gap.count < 2:
-        p_value = math.nan
-    elif gap.std == 0.0:
-        # The t-statistic is 0/0 or infinite: the limits are certain.
+    """Compare two cells over the seeds that both have: `first` minus `second`."""
+    gaps = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+    gap = estimate(gaps)
+    if gap.std == 0.0:  # the t-statistic is 0/0 or infinite: the limits are certain
         p_value = 1.0 if gap.mean == 0.0 else 0.0
-    else:
+    else:  # scipy's own test warns of seeds that agree to the last digit
         statistic = gap.mean * math.sqrt(gap.count) / gap.std
         p_value = float(2.0 * stats.t.sf(abs(statistic), df=gap.count - 1))
     return Difference(gap.mean, gap.low, gap.high, p_value, gap.count)

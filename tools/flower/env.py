@@ -11,13 +11,17 @@ import sys
 import sysconfig
 import tomllib
 import zlib
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from ...core.config import Scalar, default_config
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent  # where flwr, flower-superlink, ... are
 FLOWER_HOME = PROJECT / ".flwr-home"
-_COMPONENT = 'serverapp = "forager.server:app"'  # what makes a folder this app's
+_OUR_KEYS = {"task", "strategy"}  # an app whose run config has these is one of Forager's
 
 PRIVATE = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -31,6 +35,24 @@ PRIVATE = {
 FOREGROUND = {"RAY_worker_niceness": "0"}
 
 
+def run_config(folder: Path) -> dict[str, Scalar] | None:
+    """Return the flat run config of an app of Forager's; None if the folder holds none."""
+    try:
+        app = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]
+        flat = dict(_flat(app["app"]["config"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return flat if flat.keys() >= _OUR_KEYS else None
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
 def app_folder(place: Path | None = None) -> Path | None:
     """Return the folder that Flower packs: the current one if it holds the app, else the checkout.
 
@@ -39,15 +61,23 @@ def app_folder(place: Path | None = None) -> Path | None:
     >>> app_folder() == PROJECT
     True
     """
-    for folder in (place or Path.cwd(), PROJECT):
-        file = folder / "pyproject.toml"
-        if file.is_file() and _COMPONENT in file.read_text(encoding="utf-8", errors="replace"):
-            return folder
-    return None
+    folders = (place or Path.cwd(), PROJECT)
+    return next((folder for folder in folders if run_config(folder) is not None), None)
 
 
-def superlink_name(home: Path = FLOWER_HOME) -> str:
+def app_settings() -> dict[str, Scalar]:
+    """Return what the app in the current folder sets otherwise than by default.
+
+    >>> app_settings()
+    {}
+    """
+    usual = default_config()
+    return {k: v for k, v in (run_config(Path.cwd()) or {}).items() if usual.get(k) != v}
+
+
+def superlink_name(home: Path | None = None) -> str:
     """Return the name of the deployed SuperLink in Flower's config file, if there is just one."""
+    home = home or Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
     try:
         known = tomllib.loads((home / "config.toml").read_text(encoding="utf-8"))["superlink"]
     except (OSError, ValueError, KeyError):

@@ -8,17 +8,21 @@ also has the modules of the user's own that the run config names, and no others.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ...core.config.overrides import toml_value
 from ...core.config.own_code import own_modules
+from .env import run_config
 
 _KINDS = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")  # that Flower takes
 _ALSO = (".gitignore", "LICENSE")
 _LEFT_OUT = ("__pycache__", "build", "comparisons", "dist", "runs", "site", "sweeps")
 _LARGEST = 10 * 1024 * 1024  # bytes; Flower's limit of the whole bundle
 _LIST = "fab-include = ["
+_TABLES = re.compile(r"^\[tool\.flwr\.app\.config[^\n]*\n(?:(?!\[)[^\n]*(?:\n|$))*", re.MULTILINE)
 
 
 def own_code(config: Mapping[str, object], app: Path) -> list[str]:
@@ -27,9 +31,12 @@ def own_code(config: Mapping[str, object], app: Path) -> list[str]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as app:
     ...     Path(app, "mine.py").touch()
+    ...     _ = Path(app, "pyproject.toml").write_text(_LIST)
     ...     own_code({"task": "mine:Task", "model": "installed:build"}, Path(app))
     ['/mine.py']
     """
+    if _LIST not in (app / "pyproject.toml").read_text(encoding="utf-8"):
+        return []  # Flower packs all there is
     names = dict.fromkeys(module.partition(".")[0] for module in own_modules(config))
     files = [f"/{name}.py" for name in names if (app / f"{name}.py").is_file()]
     return files + [f"/{name}/**/*.py" for name in names if (app / name).is_dir()]
@@ -45,8 +52,13 @@ def travels(own: Sequence[str]) -> str:
     return f"Every client gets, beside the app itself: {names}\n" if own else ""
 
 
-def copy_to_pack(app: Path, place: Path, own: Sequence[str] = ()) -> Path:
-    """Copy what Flower may pack of an app; return the copy."""
+def copy_to_pack(
+    app: Path, place: Path, own: Sequence[str] = (), config: Mapping[str, object] | None = None
+) -> Path:
+    """Copy what Flower may pack of an app; return the copy.
+
+    Flower refuses keys that an app does not declare: those of `config` are added to the copy.
+    """
     for where, folders, files in os.walk(app):
         here = Path(where)
         folders[:] = [name for name in folders if _is_source(here / name)]
@@ -58,6 +70,11 @@ def copy_to_pack(app: Path, place: Path, own: Sequence[str] = ()) -> Path:
     settings = place / "pyproject.toml"
     listed = "".join(f'"{pattern}", ' for pattern in own)
     text = settings.read_text(encoding="utf-8").replace(_LIST, f"{_LIST}{listed}", 1)
+    declared = run_config(app) or {}
+    if declared and config and config.keys() - declared.keys():
+        text = _TABLES.sub("", text) + "\n[tool.flwr.app.config]\n"
+        both = {**declared, **config}
+        text += "".join(f"{key} = {toml_value(value)}\n" for key, value in both.items())
     settings.write_text(text, encoding="utf-8")
     return place
 

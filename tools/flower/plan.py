@@ -12,7 +12,7 @@ from ...core.config.own_code import own_modules
 from ...core.tasks import load_task
 from ...server_app.run_folder import RunFolderError, new_name
 from ...server_app.title import run_title
-from ..engine.partitions import check_partitions
+from ..engine.local import check_partitions
 
 _ANSWER_SECONDS = 5.0
 _PATHS = ("resume-from", "data.path", "data.cache-dir")  # keys that name files

@@ -25,7 +25,7 @@ from ..report.story import ended_well
 from ..trust import trust_option
 from .announcement import announce, note_end, withdraw
 from .cli import FlowerCli, FlowerError, RunStatus
-from .env import PROGRAMS, PROJECT, command_name, environment
+from .env import PROGRAMS, PROJECT, app_settings, command_name, environment
 from .guardian import guarded
 from .packing import copy_to_pack, own_code, travels
 from .plan import RunPlan
@@ -161,7 +161,7 @@ def launch(run: RunPlan, home: Path, app: Path = PROJECT) -> int:
             steps.begin("starting Flower's server")
             with simulation(home, run.folder, run.cluster) as flower:
                 steps.begin("packing the app and handing it over")
-                packed = copy_to_pack(app, home / "app", own)
+                packed = copy_to_pack(app, home / "app", own, run.run_config)
                 run_id = flower.submit(packed, run.run_config, run.federation)
                 steps.begin("starting the run")
                 with closing(flower.log(run_id)) as lines:
@@ -199,7 +199,12 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     strategy = str(run_config.get("strategy") or "fedavg")
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
-    same = {key: value for key, value in run_config.items() if describes_the_situation(key)}
+    there = app_settings()  # commands take these from the app in this folder
+    same = {
+        key: value
+        for key, value in run_config.items()
+        if describes_the_situation(key) and there.get(key) != value
+    }
     own = read_config({**default_config(), **run_config}).cohorts != "none"
     goal = " --goal clients" if own else ""  # what the run was judged by
     lines = {

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from .formatting import shorten
@@ -27,6 +27,23 @@ PAGE = """<!doctype html>
 </body>
 </html>
 """
+
+
+def fold(summary: str, html: str) -> str:
+    """Return what is shown after a click on its summary."""
+    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+
+
+def sentences(lines: Sequence[str], first: int = 3) -> str:
+    """Return sentences, which are HTML already: the first ones, and the others folded."""
+    shown, rest = (
+        "".join(line if line.startswith("<li") else f"<li>{line}</li>" for line in part)
+        for part in (lines[:first], lines[first:])
+    )
+    if len(lines) == first + 1:  # a fold takes as much room as a line
+        shown, rest = shown + rest, ""
+    more = fold("More in words", f'<ul class="story">{rest}</ul>') if rest else ""
+    return f'<ul class="story">{shown}</ul>{more}'
 
 
 def page(title: str, body: str, plots: Iterable[Plot]) -> str:

@@ -20,6 +20,9 @@ Bend = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Of the losses of samples: the losses to minimise instead, and their derivatives."""
 
 
+_OF_ZERO = 4.0  # what the logarithm of 0 counts as, negated (-A)
+
+
 class Bent(Problem):
     """A problem whose loss per sample is a function of another problem's.
 
@@ -68,21 +71,20 @@ class Gce(Plain):
 
 
 class Sce(Plain):
-    """Symmetric cross-entropy (Wang et al., 2019, eq. 7): ``alpha l + beta r``.
+    """Symmetric cross-entropy (Wang et al., 2019, eq. 7): ``alpha l + r``.
 
-    The reverse cross-entropy r swaps prediction and label, with ``log 0 = A``:
+    The reverse cross-entropy r swaps prediction and label, with ``log 0 = A = -4``:
     ``r = -A (1 - p)``, a multiple of the mean absolute error.
     """
 
     def __init__(self, config: RunConfig) -> None:
-        settings = config[SceSettings]
-        self.alpha, self.reverse = settings.alpha, settings.beta * settings.a
+        self.alpha = config[SceSettings].alpha
 
     def minimised(self, problem: Problem) -> Problem:
         """Return the problem with the symmetric loss."""
         return Bent(problem, self.bend)
 
     def bend(self, losses: Tensor) -> tuple[Tensor, Tensor]:
-        """Return ``alpha l - beta A (1 - p)`` and its derivative, ``alpha - beta A p``."""
-        reverse = self.reverse * torch.exp(-losses)
-        return self.alpha * losses + (self.reverse - reverse), self.alpha + reverse
+        """Return ``alpha l - A (1 - p)`` and its derivative, ``alpha - A p``."""
+        reverse = _OF_ZERO * torch.exp(-losses)
+        return self.alpha * losses + (_OF_ZERO - reverse), self.alpha + reverse

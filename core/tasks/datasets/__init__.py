@@ -27,8 +27,8 @@ DATASETS: dict[str, Callable[[TaskSpec], RawData]] = {
     "blobs": blobs.load,
     "synthetic": synthetic.load,
     "fashion-mnist": fashion_mnist.load,
-    "cifar10": cifar.load_cifar10,
-    "cifar100": cifar.load_cifar100,
+    "cifar10": cifar.load,
+    "cifar100": cifar.load,
     "npz": npz.load,
     "20news": newsgroups.load,
     "diabetes": diabetes.load,
@@ -40,20 +40,6 @@ DATASETS: dict[str, Callable[[TaskSpec], RawData]] = {
 def load_raw(spec: TaskSpec, problem: Problem | None = None) -> RawData:
     """Read and check the data of a task, with the number of classes that the spec asks for.
 
-    Parameters
-    ----------
-    spec : TaskSpec
-        Which data.
-    problem : Problem, optional
-        The user's own, if the task is one.
-
-    Raises
-    ------
-    TaskError
-        If the data cannot be found, is damaged, or has more classes than the spec says.
-
-    Examples
-    --------
     >>> load_raw(TaskSpec(task="synthetic")).input_shape
     (60,)
     """

@@ -12,18 +12,9 @@ from .raw import RawData
 from .storage import Arrays, cache_folder, cached_arrays
 
 
-def load_cifar10(spec: TaskSpec) -> RawData:
-    """Images of 10 classes."""
-    return _load(spec, "CIFAR10", 10)
-
-
-def load_cifar100(spec: TaskSpec) -> RawData:
-    """Images of 100 classes."""
-    return _load(spec, "CIFAR100", 100)
-
-
-def _load(spec: TaskSpec, name: str, num_classes: int) -> RawData:
+def load(spec: TaskSpec) -> RawData:
     """Images from the file ``path``, from a folder with torchvision's files, or a download."""
+    name, num_classes = spec.task.upper(), int(spec.task.removeprefix("cifar"))
     place = Path(spec.path).expanduser()
     if spec.path and not place.is_dir():
         raw = npz.load(spec)

@@ -16,26 +16,7 @@ _SAYS_ITSELF = ("regression", "multi-label")  # a target has as many columns as 
 def load_device_data(
     path: str, spec: TaskSpec, classes: int, problem: Problem | None, fault: str
 ) -> RawData:
-    """Read and check a device's own data.
-
-    Parameters
-    ----------
-    path : str
-        From the node config, ``data-path``.
-    spec : TaskSpec
-        The task.
-    classes : int
-        How many classes all devices together have; 0 if that is not known here.
-    problem : Problem, optional
-        What is learned, if that is known without these data.
-    fault : str
-        Why the number of classes is not known.
-
-    Raises
-    ------
-    TaskError
-        If the data are damaged or do not fit the task.
-    """
+    """Read and check a device's own data."""
     tables = hugging_face.reads(path)
     raw = hugging_face.load_device(path, spec) if tables else load_device_file(path)
     problem = problem or chosen_problem(spec, raw)

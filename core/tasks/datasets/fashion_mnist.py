@@ -65,13 +65,7 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """Array in an IDX file of unsigned bytes, packed by gzip or not.
-
-    Raises
-    ------
-    TaskError
-        If the file is damaged or holds something else.
-    """
+    """Array in an IDX file of unsigned bytes, packed by gzip or not."""
     try:
         content = path.read_bytes()
         if path.suffix == ".gz":

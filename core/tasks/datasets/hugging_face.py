@@ -1,14 +1,10 @@
 """Tables and images as Hugging Face's ``datasets`` and ``flwr-datasets`` keep them.
 
 ``task = 'hf:<name>'`` reads a data set by its name on the hub (``hf:user/name`` or, with a
-configuration, ``hf:user/name:config``), or a local file or folder:
-
-- a folder that ``Dataset.save_to_disk`` wrote (Arrow), such as those that ``flwr-datasets create``
-  makes for each device, or a folder with one such folder per split;
-- a ``.csv``, ``.parquet`` or ``.json`` file, or a folder of them;
-- a folder with images in one sub-folder per class.
-
-Devices name the same kinds of place by ``data-path`` in their node config.
+configuration, ``hf:user/name:config``), or what is here: a folder that ``Dataset.save_to_disk``
+wrote (Arrow), or one with such a folder per split; a ``.csv``, ``.parquet`` or ``.json`` file, or a
+folder of them; a folder with images in one sub-folder per class. Devices name the same kinds of
+place by ``data-path`` in their node config.
 """
 
 from __future__ import annotations
@@ -44,29 +40,35 @@ def reads(path: str) -> bool:
 
 
 def load(spec: TaskSpec) -> RawData:
-    """Read the data that ``hf:`` names; without a test split a seeded fifth is held out."""
+    """Read the data that ``hf:`` names; without a test split a seeded fifth is held out.
+
+    That fifth is the server's: clients hold out some of their own data, as ``client_test_share``
+    says. A test split is shared between the server and the owners of its samples.
+    """
     found = _opened(spec.task.removeprefix("hf:"), spec)
     train, test = _splits(found, spec.task)
-    columns = _Columns(train, spec)
+    columns = _Columns(train, spec, test)
+    users, user_test = columns.users(train), None
     if test is None:
-        rng = generator(spec.seed, "hugging-face")
-        kept, held = hold_out(len(train), TEST_SHARE, rng)
+        kept, held = hold_out(len(train), TEST_SHARE, generator(spec.seed, "hugging-face"))
         train, test = train.select(kept), train.select(held)
-    users = columns.users
+        users = None if users is None else users[kept]
+    else:
+        user_test = columns.users(test)
     return RawData(
         columns.inputs(train),
         columns.targets(train),
         columns.inputs(test),
         columns.targets(test),
-        user_train=users(train),
-        user_test=users(test) if users(train) is not None else None,
+        user_train=users,
+        user_test=user_test,
     )
 
 
 def load_device(path: str, spec: TaskSpec) -> RawData:
     """Read what a device holds; test samples only if it has a test split."""
     train, test = _splits(_opened(path, spec), path)
-    columns = _Columns(train, spec)
+    columns = _Columns(train, spec, test)
     x, y = columns.inputs(train), columns.targets(train)
     if test is None:
         return RawData(x, y, x[:0], y[:0])
@@ -85,6 +87,11 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
     try:
         if place.exists():
             return _local(datasets, place)
+        if _names_a_file(name):  # which is nobody else's business: the hub is not asked for it
+            raise TaskError(
+                f"task = {spec.task!r}: there is no such file in {Path.cwd()}, where this runs; "
+                "give its whole path, as in task = 'hf:/data/table.csv'"
+            )
         repository, _, configuration = name.partition(":")
         return datasets.load_dataset(repository, configuration or None)
     except TaskError:
@@ -94,6 +101,16 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
         ) from error
+
+
+def _names_a_file(name: str) -> bool:
+    """Return whether a name is of a file or folder, and not ``user/name`` on the hub.
+
+    >>> [_names_a_file(name) for name in ("clinics.csv", "./data", "user/name", "user/name:config")]
+    [True, True, False, False]
+    """
+    kinds = (*_TABLES, *_IMAGES, ".arrow", ".npz", ".npy", ".txt", ".tsv", ".zip")
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(kinds)
 
 
 def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
@@ -142,7 +159,7 @@ def _splits(found: Dataset | DatasetDict, name: str) -> tuple[Dataset, Dataset |
 class _Columns:
     """Which columns are inputs, targets and users."""
 
-    def __init__(self, data: Dataset, spec: TaskSpec) -> None:
+    def __init__(self, data: Dataset, spec: TaskSpec, test: Dataset | None = None) -> None:
         self.spec, names = spec, list(data.column_names)
         self._target = spec.target_column or next((n for n in _TARGETS if n in names), "")
         if self._target not in names:
@@ -156,6 +173,8 @@ class _Columns:
             allowed = f"some of {', '.join(others)}, separated by commas"
             raise invalid("input_columns", spec.input_columns, allowed)
         self._inputs = chosen or others
+        splits = [data] if test is None else [data, test]
+        self._labels = np.unique(np.concatenate([self._column(split) for split in splits]))
 
     def inputs(self, data: Dataset) -> NDArray[Any]:
         """Return the input columns: numbers side by side, or one column of images or lists."""
@@ -173,11 +192,11 @@ class _Columns:
 
     def targets(self, data: Dataset) -> NDArray[Any]:
         """Return the target column; texts become classes in the order of the alphabet."""
-        column = np.asarray(data.with_format(None)[self._target][:])
-        if column.dtype.kind in "US":
-            names = np.unique(column)
-            return np.searchsorted(names, column)
-        return column
+        column = self._column(data)
+        return np.searchsorted(self._labels, column) if column.dtype.kind in "US" else column
+
+    def _column(self, data: Dataset) -> NDArray[Any]:
+        return np.asarray(data.with_format(None)[self._target][:])
 
     def users(self, data: Dataset) -> NDArray[Any] | None:
         """Return who each sample belongs to, if a column says so."""

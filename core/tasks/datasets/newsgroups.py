@@ -43,8 +43,6 @@ def load(spec: TaskSpec) -> RawData:
 def strip(post: str) -> str:
     r"""Text that the author of a post wrote, without header, quotes and signature.
 
-    Examples
-    --------
     >>> strip("From: a@b.c\nSubject: x\n\nIn article <1> b writes:\n> no\nYes.\n--\nA, B.C.")
     'Yes.'
     """

@@ -60,13 +60,7 @@ def find_file(path: str) -> Path:
 
 
 def read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...]) -> Arrays:
-    """Named arrays of a file, without unpickling anything.
-
-    Raises
-    ------
-    TaskError
-        If the file is damaged, is not an ``.npz`` file, or lacks a required array.
-    """
+    """Named arrays of a file, without unpickling anything."""
     try:
         file = np.load(path, allow_pickle=False)
         if isinstance(file, np.ndarray):

@@ -25,31 +25,16 @@ class RawData:
 
     Inputs stay as compact as they came (uint8 images, float16 signals, sparse text); ``rows``
     turns the samples that are asked for into float32.
-
-    Parameters
-    ----------
-    x_train, x_test : ndarray or scipy.sparse.csr_array
-        Inputs, one sample per row of the first axis.
-    y_train, y_test : ndarray
-        Targets, one row per sample; for classification labels, whole numbers from 0.
-    user_train, user_test : ndarray, optional
-        Owner of every sample, where samples have one.
-    num_classes : int
-        Number of classes; 0 stands for the largest label plus one. In other problems the number
-        of outputs that a model has.
-    problem : Problem or str
-        What is learned: a kind of `core.tasks.problems`, or a user's own problem; empty goes by
-        the targets.
     """
 
-    x_train: Inputs
-    y_train: NDArray[Any]
+    x_train: Inputs  # one sample per row of the first axis
+    y_train: NDArray[Any]  # one row per sample; for classification labels, whole numbers from 0
     x_test: Inputs
     y_test: NDArray[Any]
-    user_train: NDArray[Any] | None = None
+    user_train: NDArray[Any] | None = None  # owner of every sample, where samples have one
     user_test: NDArray[Any] | None = None
-    num_classes: int = 0
-    problem: Problem | str = ""
+    num_classes: int = 0  # 0 for the largest label plus one; in other problems, outputs of a model
+    problem: Problem | str = ""  # a kind of `core.tasks.problems`, or a user's own; empty: auto
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -60,8 +45,6 @@ class RawData:
 def rows(inputs: Inputs, indices: NDArray[np.int64], tokens: bool = False) -> NDArray[Any]:
     """Chosen samples as a new float32 array, uint8 as [0, 1]; tokens as int64.
 
-    Examples
-    --------
     >>> rows(np.array([[0, 255], [51, 0]], dtype=np.uint8), np.array([1])).tolist()
     [[0.20000000298023224, 0.0]]
     """
@@ -78,8 +61,6 @@ def rows(inputs: Inputs, indices: NDArray[np.int64], tokens: bool = False) -> ND
 def input_range(inputs: Inputs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Smallest and largest value of every feature, on the scale that ``rows`` gives.
 
-    Examples
-    --------
     >>> low, high = input_range(np.array([[0, 255], [51, 255]], dtype=np.uint8))
     >>> low.tolist(), high.round(3).tolist()
     ([0.0, 1.0], [0.20000000298023224, 1.0])
@@ -110,21 +91,6 @@ def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData
     """Check the data and bring it into the layout that models expect.
 
     Images become channels first: (n, h, w, c) with 1 or 3 channels, and uint8 (n, h, w).
-
-    Parameters
-    ----------
-    raw : RawData
-        Data as read.
-    origin : str
-        Where it came from, for error messages.
-    problem : Problem, optional
-        What is learned; by default as the data say, or their targets look.
-
-    Raises
-    ------
-    TaskError
-        If lengths or shapes do not fit together, inputs are not finite numbers, or labels are not
-        whole numbers in range.
     """
     if problem is None:
         named = raw.problem or kind_of(raw.y_train)

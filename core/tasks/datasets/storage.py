@@ -23,8 +23,6 @@ _log = logging.getLogger(__name__)
 def cache_folder(cache_dir: str) -> Path:
     """Folder for derived files: the given one, else ``forager`` in the user's cache.
 
-    Examples
-    --------
     >>> cache_folder("somewhere").name
     'somewhere'
     """
@@ -39,15 +37,6 @@ def cached_arrays(folder: Path, name: str, build: Callable[[], Arrays]) -> Array
 
     A damaged file is rebuilt. Where the folder cannot be written, the arrays are built
     every time.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the files are.
-    name : str
-        Name that stands for everything the arrays depend on.
-    build : callable
-        Makes the arrays.
     """
     path = folder / f"{name}.npz"
     if path.exists():

@@ -18,6 +18,7 @@ USERS = 200
 DIMENSIONS = 60
 CLASSES = 10
 TEST_SHARE = 0.1
+ALPHA, BETA = 1.0, 1.0
 # One user in two hundred would be larger; the largest could be thousands of times the median.
 LARGEST_USER = 10_000
 
@@ -26,7 +27,7 @@ def load(spec: TaskSpec) -> RawData:
     """Draw the samples of 200 users with the task's seed; a tenth of each user's are test data."""
     rng = generator(spec.seed, "synthetic")
     sizes = np.minimum(rng.lognormal(4, 2, USERS).astype(np.int64) + 50, LARGEST_USER)
-    drawn = [_draw_user(size, spec.synthetic_alpha, spec.synthetic_beta, rng) for size in sizes]
+    drawn = [_draw_user(size, rng) for size in sizes]
     x = np.concatenate([inputs for inputs, _ in drawn])
     y = np.concatenate([labels for _, labels in drawn])
     user = np.repeat(np.arange(USERS), sizes)
@@ -37,9 +38,9 @@ def load(spec: TaskSpec) -> RawData:
 
 
 def _draw_user(
-    size: int, alpha: float, beta: float, rng: np.random.Generator
+    size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    model_mean, input_mean = rng.normal(0, alpha), rng.normal(0, beta)
+    model_mean, input_mean = rng.normal(0, ALPHA), rng.normal(0, BETA)
     weight = rng.normal(model_mean, 1, (DIMENSIONS, CLASSES))
     bias = rng.normal(model_mean, 1, CLASSES)
     centre = rng.normal(input_mean, 1, DIMENSIONS)

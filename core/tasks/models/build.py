@@ -42,44 +42,7 @@ def build_model(
     tokens: bool = False,
     projection: int = 0,
 ) -> nn.Module:
-    """Build a model with weights that depend on `seed` only.
-
-    Parameters
-    ----------
-    name : str or callable
-        A key of `MODELS`; ``frozen:<backbone>`` for a linear head over the features of a frozen
-        backbone; ``module:attribute`` for the user's own callable(input_shape, num_classes)
-        that returns a module; or a callable without arguments that does.
-    input_shape : tuple of int
-        Shape of one sample: (features,), (channels, time) or (channels, height, width).
-    num_classes : int
-        Number of outputs.
-    seed : int
-        Seed of the initial weights. torch's global generator is left as it was.
-    hidden : int
-        Width of the hidden layer of ``mlp``, and of ``char-gru``.
-    output_shape : tuple of int
-        Shape of the output for one sample; (num_classes,) if it is empty.
-    tokens : bool
-        Whether inputs are token ids.
-    projection : int
-        Width of a projection in front of the head; 0 for none.
-
-    Raises
-    ------
-    TaskError
-        If the name is unknown, the model cannot read such samples, or the user's own is at fault.
-
-    Examples
-    --------
-    >>> build_model("mlp", (1, 8, 8), 10, hidden=32)
-    Sequential(
-      (0): Flatten(start_dim=1, end_dim=-1)
-      (1): Linear(in_features=64, out_features=32, bias=True)
-      (2): ReLU()
-      (3): Linear(in_features=32, out_features=10, bias=True)
-    )
-    """
+    """Build a model with weights that depend on `seed` only."""
     if callable(name):
         build = name
     else:

@@ -1,9 +1,8 @@
 """The linear head of a model: its last layer, which produces the logits.
 
 Selection methods look at the gradients of this layer only: for cross-entropy they have a closed
-form in the head's inputs. The head is found by order of registration, which needs no sample to run:
-it must be the model's last layer. That holds for every built-in model. A user's model that
-registers or computes something after it is refused, because the closed form would be wrong for it.
+form in the head's inputs. A user's model that registers or computes something after it is refused,
+because the closed form would be wrong for it.
 """
 
 from collections.abc import Callable
@@ -16,13 +15,6 @@ from ..errors import TaskError
 def linear_head(model: nn.Module) -> str:
     """Return the dotted name of the last layer, which must be an `nn.Linear`.
 
-    Raises
-    ------
-    TaskError
-        If it is another kind of layer.
-
-    Examples
-    --------
     >>> linear_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
     '1'
     """
@@ -46,8 +38,6 @@ def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Line
 
     Both share the model's layers, so they follow its training and its mode.
 
-    Examples
-    --------
     >>> body, head = split_at_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
     >>> import torch
     >>> body(torch.ones(2, 2, 2)).shape, head.out_features

@@ -1,17 +1,16 @@
 """The user's own model, named by ``module:attribute``."""
 
-import importlib
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
 from ..errors import TaskError, one_line
+from ..importing import imported
 from ..problems import Problem
 from .spec import ModelSpec
 
-_EXPECTED = "expected 'module:attribute', a callable(input_shape, num_classes) -> torch.nn.Module"
+_EXPECTED = "'module:attribute', a callable(input_shape, num_classes) -> torch.nn.Module"
 _BUILT_IN = "use a model for this kind of problem (segmenter, char-gru), or your own"
 
 
@@ -20,7 +19,9 @@ def own(spec: ModelSpec) -> nn.Module:
 
     Whatever goes wrong in the user's code is reported as a fault of the key ``model``.
     """
-    factory = _find(spec.model)
+    factory = imported("model", spec.model, _EXPECTED)
+    if not callable(factory):
+        raise _fault(spec.model, f"it is not callable but {type(factory).__name__}")
     try:
         model = factory(spec.input_shape, spec.num_classes)
     except Exception as error:
@@ -31,22 +32,6 @@ def own(spec: ModelSpec) -> nn.Module:
     try_out(spec, model)
     # A bare layer has no name; in a container it has one, by which its parameters are found.
     return nn.Sequential(model) if isinstance(model, nn.Linear) else model
-
-
-def _find(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise _fault(name, "module or attribute is empty")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        raise _fault(name, f"importing {module_name!r} raised {error!r}") from error
-    if not hasattr(module, attribute):
-        raise _fault(name, f"module {module_name!r} has no attribute {attribute!r}")
-    factory = getattr(module, attribute)
-    if not callable(factory):
-        raise _fault(name, f"it is not callable but {type(factory).__name__}")
-    return factory
 
 
 def of_problem(problem: Problem | None) -> Callable[[], nn.Module] | None:
@@ -82,14 +67,13 @@ def try_out(spec: ModelSpec, model: nn.Module) -> None:
         raise _fault(spec.model, fault) from error
     for layer, training in modes:
         layer.training = training
-    expected = (2, *spec.output_shape)
+    expected = [(2, *spec.output_shape), (2, *spec.output_shape[1:], spec.output_shape[0])]
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
-    if shape != expected:
-        raise _fault(
-            spec.model, f"a batch of 2 gave {shape} instead of outputs of shape {expected}"
-        )
+    if shape not in expected:
+        listed = " or ".join(map(str, dict.fromkeys(expected)))
+        raise _fault(spec.model, f"a batch of 2 gave {shape} instead of outputs of shape {listed}")
 
 
 def _fault(name: str, what: str) -> TaskError:
-    expected = _EXPECTED if ":" in name else _BUILT_IN
+    expected = f"expected {_EXPECTED}" if ":" in name else _BUILT_IN
     return TaskError(f"model = {name!r}: {what}; {expected}")

@@ -15,13 +15,6 @@ def with_projection(model: nn.Module, width: int) -> nn.Module:
 
     The head is replaced by one that reads the projection; all other layers stay.
 
-    Raises
-    ------
-    TaskError
-        If the model's last layer is not linear.
-
-    Examples
-    --------
     >>> with_projection(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), 8)
     Sequential(
       (0): Flatten(start_dim=1, end_dim=-1)

@@ -8,15 +8,6 @@ from .spec import ModelSpec
 class CharGru(nn.Module):
     """An embedding, one gated recurrent layer, and a linear head at every place.
 
-    Parameters
-    ----------
-    vocabulary : int
-        Number of different tokens.
-    hidden : int
-        Width of the embedding and of the recurrent layer.
-
-    Examples
-    --------
     >>> import torch
     >>> CharGru(vocabulary=5, hidden=8)(torch.zeros(2, 7, dtype=torch.int64)).shape
     torch.Size([2, 5, 7])

@@ -8,23 +8,7 @@ from ..errors import TaskError, invalid
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything a model builder needs to know.
-
-    Attributes
-    ----------
-    model : str
-        The name the user gave, for messages.
-    input_shape : tuple of int
-        Shape of one sample: (features,), (channels, time) or (channels, height, width).
-    num_classes : int
-        Number of outputs.
-    hidden : int
-        Width of the hidden layer, for models that let the user choose it.
-    output_shape : tuple of int
-        Shape of the output for one sample.
-    tokens : bool
-        Whether inputs are token ids.
-    """
+    """Everything a model builder needs to know."""
 
     model: str
     input_shape: tuple[int, ...]

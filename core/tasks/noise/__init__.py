@@ -24,8 +24,6 @@ NOISES: dict[str, Noise] = {
 def classes_after_noise(spec: TaskSpec, num_classes: int) -> int:
     """Classes that are left to learn: open-set noise turns some of them into noise.
 
-    Examples
-    --------
     >>> classes_after_noise(TaskSpec(noise="open-set"), 10)
     5
     """

@@ -15,9 +15,7 @@ def corrupt(
 ) -> Noisy:
     """Give ``int(n * rate)`` samples a label drawn evenly from the other classes.
 
-    Examples
-    --------
-    >>> settings = NoiseSettings(0.5, 3, (), 5, lambda: ...)
+    >>> settings = NoiseSettings(0.5, 3, lambda: ...)
     >>> y = np.array([0, 1, 2, 0])
     >>> noisy = corrupt(np.zeros((4, 1), np.float32), y, settings, np.random.default_rng(0))
     >>> int((noisy.y != y).sum()), bool((noisy.clean == (noisy.y == y)).all())

@@ -1,9 +1,9 @@
-"""Nine ways to corrupt inputs, each in five severities, for images of any size.
+"""Nine ways to corrupt inputs badly, for images of any size.
 
 The kinds are nine of the common corruptions of Hendrycks and Dietterich, "Benchmarking Neural
-Network Robustness to Common Corruptions and Perturbations", 2019, that GCFL uses. Sizes of effects
-are relative to the image, so that 8 x 8 digits are hit as hard as large photographs. All take
-float32 arrays in [0, 1], samples first, and return new ones in [0, 1].
+Network Robustness to Common Corruptions and Perturbations", 2019, that GCFL uses, at the highest of
+their five severities. Sizes of effects are relative to the image, so that 8 x 8 digits are hit as
+hard as large photographs. All take float32 arrays in [0, 1], samples first, and return new ones.
 """
 
 import io
@@ -12,62 +12,63 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import optional_packages
 from .textures import clouds, ice
 
 Floats = NDArray[np.float32]
-Corruption = Callable[[Floats, int, np.random.Generator], Floats]
+Corruption = Callable[[Floats, np.random.Generator], Floats]
 
 
-def gaussian_noise(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def gaussian_noise(x: Floats, rng: np.random.Generator) -> Floats:
     """Add normal noise to every value: a sensor in poor light."""
-    deviation = (0.08, 0.12, 0.18, 0.26, 0.38)[severity - 1]
+    deviation = 0.38
     return _clipped(x + rng.normal(0, deviation, x.shape))
 
 
-def shot_noise(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def shot_noise(x: Floats, rng: np.random.Generator) -> Floats:
     """Count every value in photons, of which there are few (Poisson)."""
-    photons = (60, 25, 12, 6, 3)[severity - 1]
+    photons = 3
     return _clipped(rng.poisson(np.clip(x, 0, 1) * photons) / photons)
 
 
-def impulse_noise(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def impulse_noise(x: Floats, rng: np.random.Generator) -> Floats:
     """Replace some values by the smallest or the largest one: salt and pepper."""
-    share = (0.03, 0.06, 0.1, 0.17, 0.27)[severity - 1]
+    share = 0.27
     draw = rng.random(x.shape)
     return _clipped(np.where(draw < share, draw < share / 2, x))
 
 
-def frost(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def frost(x: Floats, rng: np.random.Generator) -> Floats:
     """Look through a window with ice on it."""
-    passes, glare = ((0.95, 0.35), (0.85, 0.5), (0.75, 0.6), (0.65, 0.7), (0.6, 0.75))[severity - 1]
+    passes, glare = 0.6, 0.75
     texture = ice(len(x), x.shape[2], x.shape[3], rng)[:, None]
     tint = np.array([0.85, 0.95, 1.0] if x.shape[1] == 3 else [1.0])[:, None, None]
     return _clipped(passes * x + glare * texture * tint)
 
 
-def fog(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def fog(x: Floats, rng: np.random.Generator) -> Floats:
     """Lay light clouds over the image, keeping its brightest value."""
-    density = (0.4, 0.7, 1.0, 1.4, 2.0)[severity - 1]
+    density = 2.0
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     veil = clouds(len(x), x.shape[2], x.shape[3], rng)[:, None]
     dimmed = brightest / (brightest + density)
     return _clipped((x + density * veil) * np.where(brightest > 0, dimmed, 1))
 
 
-def brightness(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def brightness(x: Floats, rng: np.random.Generator) -> Floats:
     """Raise the largest channel of every pixel, keeping hue and saturation."""
-    raised = (0.1, 0.2, 0.3, 0.4, 0.5)[severity - 1]
+    raised = 0.5
     value = x.max(axis=1, keepdims=True)
     target = np.minimum(value + raised, 1)
     return _clipped(np.where(value > 0, x * (target / np.where(value > 0, value, 1)), target))
 
 
-def elastic_transform(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def elastic_transform(x: Floats, rng: np.random.Generator) -> Floats:
     """Stretch and shrink the image locally, by smooth random displacements."""
     from scipy.ndimage import gaussian_filter, map_coordinates
 
     count, channels, height, width = x.shape
-    reach = (0.02, 0.03, 0.04, 0.055, 0.07)[severity - 1] * np.array([height, width])
+    reach = 0.07 * np.array([height, width])
     smooth = (0, 0, 0.12 * height, 0.12 * width)
     fields = gaussian_filter(rng.normal(0, 1, (count, 2, height, width)), smooth, mode="wrap")
     fields *= reach[:, None, None] / (fields.std(axis=(2, 3), keepdims=True) + 1e-9)
@@ -82,18 +83,18 @@ def elastic_transform(x: Floats, severity: int, rng: np.random.Generator) -> Flo
     return _clipped(np.array(moved).reshape(x.shape))
 
 
-def pixelate(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def pixelate(x: Floats, rng: np.random.Generator) -> Floats:
     """Show the image in fewer, larger pixels."""
-    share = (0.7, 0.6, 0.5, 0.4, 0.3)[severity - 1]
+    share = 0.3
     down_rows, up_rows = _resampling(x.shape[2], share)
     down_columns, up_columns = _resampling(x.shape[3], share)
     small = down_rows @ x @ down_columns.T
     return _clipped(small[:, :, up_rows][:, :, :, up_columns])
 
 
-def jpeg_compression(x: Floats, severity: int, rng: np.random.Generator) -> Floats:
+def jpeg_compression(x: Floats, rng: np.random.Generator) -> Floats:
     """Store the image as a JPEG file of low quality and read it back."""
-    quality = (25, 18, 12, 8, 5)[severity - 1]
+    quality = 5
     pixels = np.moveaxis(np.rint(x * 255).astype(np.uint8), 1, 3)
     stored = np.stack([_through_jpeg(image, quality) for image in pixels])
     return _clipped(np.moveaxis(stored, 3, 1) / 255)
@@ -131,7 +132,8 @@ def _resampling(side: int, share: float) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def _through_jpeg(image: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    from PIL import Image
+    with optional_packages("noise = 'attribute'"):
+        from PIL import Image
 
     grey = image.shape[2] == 1
     file = io.BytesIO()

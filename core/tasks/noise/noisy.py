@@ -11,50 +11,22 @@ InputRange = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class NoiseSettings:
-    """How noise acts.
+    """How noise acts."""
 
-    Parameters
-    ----------
-    rate : float
-        Share of a client's samples that are affected.
-    num_classes : int
-        Number of classes before noise.
-    kinds : tuple of str
-        Kinds of attribute noise to draw from; empty stands for all that fit the inputs.
-    severity : int
-        Strength of attribute noise, 1 to 5.
-    input_range : callable
-        Gives the smallest and largest value of every feature in the training pool.
-    removed : float (default: 0.5)
-        Share of the classes that open-set noise takes out of the task.
-    """
-
-    rate: float
-    num_classes: int
-    kinds: tuple[str, ...]
-    severity: int
-    input_range: Callable[[], InputRange]
-    removed: float = 0.5
+    rate: float  # share of a client's samples that are affected
+    num_classes: int  # before noise
+    input_range: Callable[[], InputRange]  # smallest and largest value of every feature
+    removed: float = 0.5  # share of the classes that open-set noise takes out of the task
 
 
 @dataclass(frozen=True)
 class Noisy:
-    """Samples after noise, with the truth about them.
-
-    Parameters
-    ----------
-    x, y : ndarray
-        Inputs and labels that the client sees.
-    true_labels : ndarray
-        Labels before noise.
-    clean : ndarray of bool
-        True where neither input nor label was corrupted.
-    """
+    """Samples after noise, with the truth about them."""
 
     x: NDArray[np.float32]
     y: NDArray[np.int64]
-    true_labels: NDArray[np.int64]
-    clean: NDArray[np.bool_]
+    true_labels: NDArray[np.int64]  # before noise
+    clean: NDArray[np.bool_]  # where neither input nor label was corrupted
 
 
 def untouched(x: NDArray[np.float32], y: NDArray[np.int64]) -> Noisy:
@@ -65,8 +37,6 @@ def untouched(x: NDArray[np.float32], y: NDArray[np.int64]) -> Noisy:
 def draw_affected(count: int, rate: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Exactly ``int(count * rate)`` samples at random, as a mask.
 
-    Examples
-    --------
     >>> int(draw_affected(10, 0.45, np.random.default_rng(0)).sum())
     4
     """

@@ -9,20 +9,6 @@ Textures = NDArray[np.float64]
 def clouds(count: int, height: int, width: int, rng: np.random.Generator) -> Textures:
     """Cloudy textures: random values on ever finer grids, added with ever smaller weight.
 
-    Parameters
-    ----------
-    count, height, width : int
-        Number and size of the textures.
-    rng : numpy.random.Generator
-        Source of the random values.
-
-    Returns
-    -------
-    ndarray of shape (count, height, width)
-        Values in [0, 1], both ends reached.
-
-    Examples
-    --------
     >>> texture = clouds(1, 8, 8, np.random.default_rng(0))
     >>> texture.shape, float(texture.min()), float(texture.max())
     ((1, 8, 8), 0.0, 1.0)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 from ..errors import invalid
 
 if TYPE_CHECKING:
-    from .base import Problem
-    from .classification import Classification
-    from .multi_label import MultiLabel
-    from .regression import Regression
-    from .tokens import NextToken, Segmentation
+    from .base import Problem as Problem
+    from .classification import Classification as Classification
+    from .multi_label import MultiLabel as MultiLabel
+    from .regression import Regression as Regression
+    from .tokens import NextToken as NextToken
+    from .tokens import Segmentation as Segmentation
 
 KINDS = {
     "classification": "classification:Classification",
@@ -22,17 +23,6 @@ KINDS = {
 """Kinds by name; imported when used, because reading a config needs no torch."""
 
 _PLACES = {"Problem": "base", **{p.split(":")[1]: p.split(":")[0] for p in KINDS.values()}}
-
-__all__ = [
-    "KINDS",
-    "Classification",
-    "MultiLabel",
-    "NextToken",
-    "Problem",
-    "Regression",
-    "Segmentation",
-    "problem_of",
-]
 
 
 def problem_of(kind: str) -> "Problem":

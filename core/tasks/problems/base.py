@@ -17,23 +17,6 @@ class Problem:
 
     Override what is special. All methods get tensors with one sample per row of the first axis.
 
-    Attributes
-    ----------
-    metrics : sequence of str or Metric
-        What models are judged by. The first decides: early stop, comparisons and "best" follow it.
-        Names are those of :data:`core.tasks.metrics.NAMED`.
-    has_classes : bool
-        Whether the target of a sample is one class. Parts of methods that work label by label
-        need it.
-    tokens : bool
-        Whether inputs are integers, such as token ids, and stay integers.
-    default_model : str
-        The built-in model that ``model = 'auto'`` takes.
-    collate : callable, optional
-        Makes inputs and targets of a list of samples, for data sets that are read lazily.
-
-    Examples
-    --------
     A problem with a loss of its own:
 
     >>> from forager.core.tasks.problems import Regression
@@ -45,11 +28,16 @@ class Problem:
     """
 
     kind: ClassVar[str] = "own"
+    # What models are judged by, names of ``core.tasks.metrics.NAMED`` or a user's own. The first
+    # decides: early stop, comparisons and "best" follow it.
     metrics: Sequence[str | Metric] = ()
-    has_classes: bool = False
-    tokens: bool = False
-    default_model: str = "softmax"
+    has_classes: bool = False  # whether the target of a sample is one class
+    tokens: bool = False  # whether inputs are integers, such as token ids, and stay integers
+    default_model: str = "softmax"  # the built-in model that ``model = 'auto'`` takes
+    # For data sets that are read lazily: makes inputs and targets of a list of samples, and how
+    # many processes read ahead
     collate: Callable[[list[Any]], Any] | None = None
+    workers: int = 0
 
     # ---- What a user's own task adds: data and a model (see `core.tasks.own_task`)
 
@@ -60,6 +48,10 @@ class Problem:
     def client_data(self, client: int, clients: int) -> Any:
         """Return what client number `client` of `clients` trains on, instead of a pool."""
         raise NotImplementedError
+
+    def client_name(self, client: int, clients: int) -> str:
+        """Return what people call a client; its number by default."""
+        return str(client)
 
     def client_test_data(self, client: int, clients: int) -> Any:
         """Return what a client tests on; without it, ``data.client-test-share`` is held out."""
@@ -76,6 +68,9 @@ class Problem:
     def model(self) -> torch.nn.Module:
         """Return a new model; its initial weights are seeded by the run."""
         raise NotImplementedError
+
+    def heed(self, model: torch.nn.Module) -> None:
+        """Take in what a new model says of its outputs."""
 
     # ---- What is minimised
 
@@ -120,17 +115,7 @@ class Problem:
     # ---- Targets
 
     def checked_targets(self, targets: Any, count: int, name: str) -> NDArray[Any]:
-        """Return targets as the loss takes them; an error if they do not fit.
-
-        Parameters
-        ----------
-        targets : array
-            As read from a file.
-        count : int
-            Number of samples.
-        name : str
-            Where they are from, for messages.
-        """
+        """Return targets as the loss takes them; an error if they do not fit."""
         array = np.asarray(targets)
         if array.shape[:1] != (count,):
             raise TaskError(

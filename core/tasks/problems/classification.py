@@ -63,7 +63,7 @@ class Classification(Problem):
                 f"{name} has shape {array.shape} but there are {count} samples; it must hold one "
                 "label per sample (set data.kind for other problems than classification)"
             )
-        if array.dtype.kind not in "iu":
+        if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and (array % 1 != 0).any()):
             raise TaskError(
                 f"{name} is {array.dtype}; labels must be whole numbers (or set "
                 "data.kind = 'regression')"

@@ -18,20 +18,52 @@ IGNORED = -100
 class Segmentation(Problem):
     """Cross-entropy at each place of a sample: pixels of images, tokens of sentences.
 
-    Outputs have the classes on their second axis, as torch's cross-entropy has it: (n, classes,
-    ...) for targets (n, ...). Places with the target -100 do not count.
+    Outputs for targets (n, ...) have the classes on their second axis, (n, classes, ...), as
+    torch's cross-entropy has it, or on their last, (n, ..., classes). Where both would fit, a task
+    or a model says by ``classes_last`` which it is. Places with the target -100 do not count.
 
     >>> targets = torch.tensor([[0, 1, -100]])
     >>> Segmentation().loss(torch.zeros(1, 2, 3), targets).exp()
+    tensor([2.])
+    >>> Segmentation().loss(torch.zeros(1, 3, 2), targets).exp()
     tensor([2.])
     """
 
     kind = "segmentation"
     metrics = ("mean-iou", "accuracy")
     default_model = "segmenter"
+    classes_last: bool | None = None
+
+    def heed(self, model: torch.nn.Module) -> None:
+        """Take in where a model has its classes, if it says so."""
+        declared = getattr(model, "classes_last", None)
+        if declared is not None:
+            self.classes_last = bool(declared)
+
+    def check_axes(self, outputs: Tensor, targets: Tensor) -> None:
+        """Refuse outputs that could be read either way, where nobody has said which it is."""
+        if self.classes_last is None and len(_readings(outputs, targets)) > 1:
+            raise TaskError(
+                f"the model's outputs of shape {tuple(outputs.shape)} may have their classes on "
+                "the second axis or on the last; set classes_last = True or False in the class of "
+                "the model or of the task"
+            )
+
+    def _classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return outputs as (n, classes, ...)."""
+        fits = _readings(outputs, targets)
+        if not fits or self.classes_last not in (None, *fits):
+            raise TaskError(
+                f"the model's outputs have shape {tuple(outputs.shape)}, the targets "
+                f"{tuple(targets.shape)}; {self.kind} needs outputs (n, classes, ...), or with "
+                "classes_last = True (n, ..., classes), for targets (n, ...)"
+            )
+        last = fits[0] if self.classes_last is None else self.classes_last
+        return outputs.movedim(-1, 1) if last else outputs
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy over each sample's places."""
+        outputs = self._classes_second(outputs, targets)
         each = functional.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED)
         counted = (targets != IGNORED).flatten(1).sum(1).clamp(min=1)
         return each.flatten(1).sum(1) / counted
@@ -59,6 +91,7 @@ class Segmentation(Problem):
 
     def predictions(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the likeliest class, the probabilities, and the truth at every place."""
+        outputs = self._classes_second(outputs, targets)
         scores = torch.softmax(outputs, 1).movedim(1, -1).flatten(0, -2)
         truth = targets.flatten()
         counted = truth != IGNORED
@@ -70,10 +103,18 @@ class Segmentation(Problem):
         return float((losses * counted).sum()), float(counted.sum())
 
 
+def _readings(outputs: Tensor, targets: Tensor) -> list[bool]:
+    """Return whether the classes may be on the last axis: False, True, both, or neither."""
+    places = targets.shape[1:]
+    shapes = {False: outputs.shape[2:], True: outputs.shape[1:-1]}
+    return [last for last, shape in shapes.items() if shape == places]
+
+
 class NextToken(Segmentation):
     """Predict each next token of a text; inputs and targets are token ids, judged by perplexity.
 
-    Targets are the inputs moved on by one: (n, length) both. Outputs are (n, vocabulary, length).
+    Targets are the inputs moved on by one: (n, length) both. Outputs are (n, vocabulary, length) or
+    (n, length, vocabulary).
     """
 
     kind = "next-token"

@@ -17,17 +17,7 @@ _MEMORY = 50.0  # rounds after which an arrival counts for a third of what a new
 
 
 class Arrivals(NamedTuple):
-    """Samples that arrived, in order.
-
-    Attributes
-    ----------
-    keys : ndarray of int64
-        One number per sample, the same whenever the sample is seen again.
-    x : ndarray of float32
-        Inputs, one sample per row of the first axis.
-    y : ndarray of int64
-        Labels.
-    """
+    """Samples that arrived, in order."""
 
     keys: NDArray[np.int64]
     x: NDArray[np.float32]
@@ -53,8 +43,6 @@ class Stream(Protocol):
 class RoundClock:
     """Rounds that have passed on a stream, also over several runs that count from 1.
 
-    Examples
-    --------
     >>> clock = RoundClock()
     >>> clock.advance(5), clock.advance(8), clock.advance(2), clock.now
     (5, 3, 2, 10)
@@ -90,8 +78,6 @@ class RoundClock:
 class LabelRates:
     """Samples of each label per round, as observed; older arrivals count less.
 
-    Examples
-    --------
     >>> rates = LabelRates()
     >>> for _ in range(200):
     ...     rates.observe(np.array([0, 2, 2]), rounds=2)
@@ -132,8 +118,6 @@ class LabelRates:
 def fitted(x: NDArray[Any], input_shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Turn samples into what the model takes: float32, channels first, uint8 as [0, 1].
 
-    Examples
-    --------
     >>> fitted(np.full((2, 8, 8), 255, dtype=np.uint8), (1, 8, 8)).shape
     (2, 1, 8, 8)
     >>> fitted(np.zeros((2, 3)), (4,))

@@ -49,34 +49,8 @@ class FolderStream:
 
     How fast labels come is measured in rounds. Of files whose times lie further apart than the
     rounds that passed, as at the first contact with a folder that has long been filling, only what
-    falls into that many rounds is counted.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the files come; while it is not there, nothing arrives.
-    input_shape : tuple of int
-        Shape of one sample of the task.
-    num_classes : int
-        Number of classes of the task.
-    classes : sequence of str
-        Names of the classes, where sub-folders have names.
-    limit : int
-        Samples after which a contact reads no further file; the rest is left for the next.
-    settle : float
-        Seconds that a file must have been left alone before it is read.
-    after : AfterReading
-        What :meth:`release` does with files that were read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> np.savez(Path(folder.name, "a.npz"), x=np.zeros((2, 3)), y=[1, 0])
-    >>> stream = FolderStream(Path(folder.name), (3,), 2, settle=0.0)
-    >>> stream.arrivals(1).y.tolist(), stream.arrivals(2).y.tolist()
-    ([1, 0], [])
-    >>> folder.cleanup()
+    falls into that many rounds is counted. A contact reads no further file after ``limit`` samples,
+    and none that has not been left alone for ``settle`` seconds.
     """
 
     def __init__(

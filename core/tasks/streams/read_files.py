@@ -13,15 +13,7 @@ _ALLOWED = '"keep", "delete" or "move:<folder>"'
 
 @dataclass(frozen=True)
 class AfterReading:
-    """Keep files, delete them, or move them to a folder.
-
-    Attributes
-    ----------
-    deletes : bool
-        Whether files are deleted.
-    folder : Path, optional
-        Where they are moved to.
-    """
+    """Keep files, delete them, or move them to a folder."""
 
     deletes: bool = False
     folder: Path | None = None
@@ -30,15 +22,6 @@ class AfterReading:
     def of(cls, text: object, origin: Path) -> "AfterReading":
         """Return what a node config asks for; an error that says what is allowed.
 
-        Parameters
-        ----------
-        text : object
-            Value of ``stream-read``.
-        origin : Path
-            The folder that fills; files cannot be moved into it, as they would arrive again.
-
-        Examples
-        --------
         >>> AfterReading.of("move:/data/read", Path("/data/in")).folder.as_posix()
         '/data/read'
         >>> AfterReading.of("keep", Path("/data/in")).keeps

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets.npz import read_arrays
-from ..errors import one_line
+from ..errors import one_line, optional_packages
 from .arrivals import fitted
 
 KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
@@ -40,17 +40,6 @@ def labels_in(path: Path, numbers: dict[str, int], input_shape: Shape) -> NDArra
     An ``.npz`` file is asked for its ``y``, an ``.npy`` file for the shape in its header; an image
     is one sample. What cannot be read raises one of ``UNREADABLE``.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    numbers : dict
-        Number of the class by the name of a folder.
-    input_shape : tuple of int
-        Shape of one sample of the task.
-
-    Examples
-    --------
     >>> labels_in(Path("incoming/cat/1.png"), {"dog": 0, "cat": 1}, (1, 8, 8)).tolist()
     [1]
     """
@@ -86,7 +75,8 @@ def _one_or_several(array: NDArray[Any], input_shape: Shape) -> NDArray[np.float
 
 def _image(path: Path, input_shape: Shape) -> NDArray[np.uint8]:
     """One image, height by width, by channels if the task has colours."""
-    from PIL import Image
+    with optional_packages(str(path)):
+        from PIL import Image
 
     coloured = len(input_shape) == 3 and input_shape[0] > 1
     try:

@@ -1,17 +1,10 @@
 """Data that arrive over time: a partition played as a stream, a folder, a user's own source.
 
-All streams have the interface of `core.tasks.streams.arrivals.Stream`. To bring your own source,
-write a function that takes the number of samples taken so far, and gives those that came after as
-pairs of input and label::
-
-    def readings(start: int) -> Iterator[tuple[ArrayLike, int]]:
-        for row in database.rows_from(start):
-            yield row.signal, row.activity
-
-It is called at every contact with the server, and on a device every contact is a new process. A
-source that cannot go back, such as a sensor, ignores ``start`` and gives what it has; what it gives
-and is not taken, because there is more than a contact's limit, it must give again. ``OwnStream``
-takes the function by name, as ``module:attribute``.
+To bring your own source, write a function that takes the number of samples taken so far, and gives
+those that came after as pairs of input and label. It is called at every contact with the server,
+and on a device every contact is a new process. A source that cannot go back, such as a sensor,
+ignores the number and gives what it has; what is not taken, because there is more than a contact's
+limit, it must give again. ``OwnStream`` takes the function by name, as ``module:attribute``.
 """
 
 import math
@@ -51,34 +44,11 @@ _RECENT = 50  # rounds whose arrivals say how fast each label is, where that cha
 class PartitionStream:
     """A client's samples, one after the other; when all have been seen, all again in a new order.
 
-    Keys are positions in the partition. Labels are the partition's own, noise included. Nothing is
+    Drift, from 0 to 1, says how much the mix of classes changes in the course of a pass: at 1 one
+    class comes after the other, in every pass in another order. Keys are positions in the
+    partition. Labels are the partition's own, noise included. Nothing is
     remembered but how far the stream was read, so a contact costs no more than one pass, after
     however long: of more than that the latest are given.
-
-    Parameters
-    ----------
-    x, y : ndarray
-        Inputs and labels of the partition.
-    velocity : float
-        Samples that arrive per round; parts of a sample add up.
-    seed, partition_id : int
-        What the order depends on.
-    drift : float
-        How much the mix of classes changes in the course of a pass: 0 not at all, 1 so that one
-        class comes after the other. Every pass has its own order of classes.
-    burst : int
-        Rounds whose samples arrive together, in the last of them.
-
-    Examples
-    --------
-    >>> x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 0, 0, 1, 1, 1])
-    >>> stream = PartitionStream(x, y, velocity=1.5)
-    >>> [len(stream.arrivals(number).keys) for number in (1, 2, 3, 4)]
-    [1, 2, 1, 2]
-    >>> sorted(stream.arrivals(8).keys.tolist())  # a new pass
-    [0, 1, 2, 3, 4, 5]
-    >>> stream.label_velocity(3).tolist()
-    [0.75, 0.75, 0.0]
     """
 
     def __init__(
@@ -90,18 +60,12 @@ class PartitionStream:
         seed: int = 0,
         partition_id: int = 0,
         drift: float = 0.0,
-        burst: int = 1,
     ) -> None:
         self.x, self.y = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
-        self.velocity, self.drift, self.burst = _checked_velocity(velocity), drift, burst
+        self.velocity, self.drift = _checked_velocity(velocity), drift
         if not 0 <= drift <= 1:
             raise invalid("drift", drift, "a number in [0, 1]")
-        if burst < 1:
-            raise invalid("burst", burst, "a whole number of at least 1")
         self._ids = (seed, partition_id)
-        self._phase = 0
-        if burst > 1:
-            self._phase = int(generator(seed, "burst", partition_id).integers(burst))
         self._clock = RoundClock()
         self._given = 0
 
@@ -137,9 +101,7 @@ class PartitionStream:
 
     def _arrived_by(self, now: int) -> int:
         """How many samples arrive up to the end of a round."""
-        bursts = (now + self._phase) // self.burst
-        rounds = max(0, bursts * self.burst - self._phase)
-        return math.floor(self.velocity * rounds + 1e-9) if len(self.y) else 0
+        return math.floor(self.velocity * now + 1e-9) if len(self.y) else 0
 
     def _latest(self, count: int) -> NDArray[np.int64]:
         """Positions of the last samples of the stream, no more than one pass."""
@@ -169,28 +131,8 @@ class OwnStream:
     """Samples of the user's own source: a function named by ``module:attribute``.
 
     Keys are made of the samples' content. Samples that are not finite or of an unknown label are
-    left out.
-
-    Parameters
-    ----------
-    source : str or callable
-        The function; see the module.
-    input_shape : tuple of int
-        Shape of one sample of the task.
-    num_classes : int
-        Number of classes of the task.
-    velocity : float
-        Samples to take per round, for a source that never ends; 0 takes all there are.
-    limit : int
-        Most samples that one contact takes; the rest is left for the next.
-
-    Examples
-    --------
-    >>> def counting(start):
-    ...     return (([float(n)], n % 2) for n in range(start, 7))
-    >>> stream = OwnStream(counting, (1,), 2, limit=5)
-    >>> stream.arrivals(1).x.ravel().tolist(), stream.arrivals(2).y.tolist()
-    ([0.0, 1.0, 2.0, 3.0, 4.0], [1, 0])
+    left out. A velocity is for a source that never ends: the samples to take per round; 0 takes all
+    there are. What exceeds the limit of one contact is left for the next.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ def test_values_are_not_kept(tmp_path: Path, run: Path) -> None:
 
 def test_signatures_are_kept_with_the_supports_that_were_fetched(tmp_path: Path, run: Path) -> None:
     cache = {"data.cache-dir": str(run.parent), "output-dir": str(tmp_path), "report": False}
-    keys = {"ios.signatures": True, "ios.bands": 16, "ios.every": 1, "num-server-rounds": 2}
+    keys = {"ios.signatures": True, "ios.every": 1, "num-server-rounds": 2}
     result = run_local({**RUN, **cache, **keys})
     kept = tree.load(result.folder / "supports.safetensors", "supports")
     assert set(kept["signatures"]) == {str(i) for i in range(8)}

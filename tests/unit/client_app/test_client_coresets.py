@@ -17,7 +17,7 @@ from forager.core.config import read_config
 from forager.core.learning.features import features_of
 from forager.core.learning.gradient_rows import sample_rows, server_targets
 from forager.core.learning.model_arrays import read_arrays
-from forager.core.methods.coreset import Coreset
+from forager.core.methods.coreset import CoresetSettings
 from forager.core.tasks import Split, load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import CONFIG, CORESET, ROUND, TARGETS
@@ -35,7 +35,9 @@ SIZE = len(TASK.client_data(0, 6).train)
 def targets(config: Any, arrays: Any, without: int = -1) -> ArrayRecord:
     data, model = TASK.server_data().validation, TASK.build_model()
     data = Split(data.x[data.y != without], data.y[data.y != without])
-    return to_record({"means": server_targets(model, arrays, data, config[Coreset].per_class)})
+    return to_record(
+        {"means": server_targets(model, arrays, data, config[CoresetSettings].per_class)}
+    )
 
 
 class Client:
@@ -304,10 +306,10 @@ def test_labels_out_of_range_are_an_error_that_says_so(selector):
         client.request(2, guided=True)
 
 
-@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "crust", "facility-location"])
+@pytest.mark.parametrize("selector", ["gcfl", "gradmatch", "facility-location"])
 def test_weights_are_used_only_if_asked_for(selector):
     assert Client(selector).request(2, guided=True).weights is None
-    client = Client(selector, coreset__use_weights=True, coreset__radius=0.05)
+    client = Client(selector, coreset__use_weights=True)
     request = client.request(2, guided=True)
     assert request.weights.dtype == np.float32
     assert len(request.weights) == len(request.chosen)

@@ -34,7 +34,6 @@ KEYS = {
     "local-epochs": 1,
     "ios.share": 0.1,
     "num-clients": 4,
-    "ios.hashes": 32,
 }
 
 
@@ -90,7 +89,7 @@ def test_a_signature_is_told_and_the_support_only_when_asked_for():
     assert not any(isinstance(record, ArrayRecord) for record in fetched.content.values())
     support = read(fetched, keys)
     signed = decode_signature(told[SIGNATURE])
-    np.testing.assert_array_equal(signed.signature, Hashing(32, seed=0).sign(support))
+    np.testing.assert_array_equal(signed.signature, Hashing(128, seed=0).sign(support))
     assert signed.count == support.size
 
 

@@ -137,7 +137,8 @@ def test_importance_is_accumulated_over_local_training_and_averaged_over_rounds(
 
 def test_k_is_stable_if_every_rth_step_says_the_same(monkeypatch):
     keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "local-epochs": 4}
-    keys |= {"ios.stability": 0.99, "ios.resamples": 3, "ios.coverage": 0.5, "ios.ema": 0.0}
+    keys |= {"ios.stability": 0.99, "ios.resamples": 3, "ios.coverage": 0.5}
+    monkeypatch.setattr(hooks, "PAST", 0.0)
     seen, plain = [], hooks.choose_k
     monkeypatch.setattr(hooks, "choose_k", lambda *given: seen.append(given) or plain(*given))
     arrays = model_of(keys)
@@ -151,8 +152,9 @@ def test_k_is_stable_if_every_rth_step_says_the_same(monkeypatch):
 
 
 def test_of_fewer_steps_than_parts_the_others_are_the_whole(monkeypatch):
-    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "local-steps": 1, "ios.ema": 0.0}
+    keys = KEYS | {"strategy": "ios", "ios.share": 0.0, "local-steps": 1}
     keys |= {"ios.stability": 0.99, "ios.resamples": 3}
+    monkeypatch.setattr(hooks, "PAST", 0.0)
     seen, plain = [], hooks.choose_k
     monkeypatch.setattr(hooks, "choose_k", lambda *given: seen.append(given) or plain(*given))
     ask("train", context_of(keys), model_of(keys))
@@ -177,7 +179,7 @@ def test_changes_are_signed_and_told_in_full_when_asked_for(tmp_path):
     assert set(fetched.content[SUPPORT]) == {PAYLOAD}
     codes = reader(keys, SignedSupportReader).read(fetched)
     signature = decode_signature(told[SIGNATURE])
-    np.testing.assert_array_equal(signature.signature, Hashing(32, seed=0).sign_changes(codes))
+    np.testing.assert_array_equal(signature.signature, Hashing(128, seed=0).sign_changes(codes))
     assert signature.count == codes.size
     nothing = ask(ASK_SUPPORT, context_of(keys))
     assert "holds no support" in nothing.error.reason

@@ -50,7 +50,7 @@ PREDICTABLE = {
     "server_app/input_scaling.py": CHOICE,
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
-    "tools/engine/device_speed.py": DEVICES,
+    "tools/engine/simulated_devices.py": DEVICES,
 }
 
 

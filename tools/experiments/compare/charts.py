@@ -1,18 +1,18 @@
 """The pictures of a comparison, drawn as those of a run's report are."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ....core.methods.catalogue import presets
 from ....core.tasks.metric_text import label
 from ....core.tasks.metrics import Metric
-from ...report.axes import metric_axis
+from ...report.axes import legend, metric_axis
 from ...report.formatting import byte_unit
 from ...report.hover import lines_at
 from ...report.svg import INK, SERIES, Axes, Plot, draw
-from .document import metric_of
+from .schema import Curve, Document
 
 HEIGHT = 3.0
 FEW_DECADES = 200.0
@@ -23,11 +23,7 @@ AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor 
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
-    """Return colour and dashes of each strategy: those of a preset are the same everywhere.
-
-    >>> looks(["mine", "cosage"])["cosage"] == looks(["cosage", "fedavg"])["cosage"]
-    True
-    """
+    """Return colour and dashes of each strategy: those of a preset are the same everywhere."""
     fixed = list(presets())
     places = {name: fixed.index(name) for name in fixed}
     for name in names:
@@ -38,18 +34,19 @@ def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
     }
 
 
-def curves(document: Mapping[str, Any], axis: str) -> Plot:
+def curves(document: Document, axis: str) -> Plot:
     """Draw the metric over rounds, bytes or work: a line per strategy, with bands for finalists."""
-    metric = metric_of(document)
-    known = {name: curve for name, curve in document["curves"].items() if curve}
-    size, unit = _unit(known, axis)
-    wide = axis != "rounds" and _is_wide([curve[axis][-1] for curve in known.values()])
-    lines = {n: _Line.of(curve, axis, size, metric, skip=wide) for n, curve in known.items()}
-    ends = {s["name"] for s in document["strategies"] if s["to_the_end"]}
+    metric, known = document.judged_by, document.curves
+    totals = [curve.on(axis)[-1] for curve in known.values()]
+    unit, size = byte_unit(max(totals, default=1.0)) if axis == "bytes" else ("", 1.0)
+    costly = [total for total in totals if total > 0]
+    wide = axis != "rounds" and bool(costly) and max(costly) > WIDE * min(costly)
+    lines = {name: _Line.of(curve, axis, size, metric, wide) for name, curve in known.items()}
+    ends = {s.name for s in document.strategies if s.to_the_end}
 
     def paint(axes: Axes) -> None:
-        look = looks(document["curves"])
-        bands = len(document["seeds"]) >= SEEDS_OF_A_BAND
+        look = looks(s.name for s in document.strategies)
+        bands = len(document.seeds) >= SEEDS_OF_A_BAND
         for name in lines:
             _paint_line(axes, lines[name], name, look[name], name in ends, bands)
         if wide:
@@ -59,7 +56,7 @@ def curves(document: Mapping[str, Any], axis: str) -> Plot:
         axes.set(xlabel=AXIS_TITLES[axis] if not unit else f"{unit} sent", ylabel=label(metric))
         metric_axis(axes, metric)
         axes.grid(axis="y")
-        axes.figure.legend(loc="outside upper left", ncols=3)
+        legend(axes)
 
     def hover(axes: Axes) -> dict[str, Any]:
         points = {name: (line.x, line.mean) for name, line in lines.items()}
@@ -78,36 +75,26 @@ class _Line:
     low: list[float]
     high: list[float]
 
-    @property
-    def has_band(self) -> bool:
-        """Whether there were several seeds; a single one has no interval."""
-        return None not in self.low
-
     @classmethod
-    def of(
-        cls, curve: Mapping[str, Any], axis: str, size: float, metric: Metric, *, skip: bool
-    ) -> "_Line":
-        start = 1 if skip and not curve[axis][0] else 0  # zero has no logarithm
-        mean, low, high = (curve[name][start:] for name in ("mean", "low", "high"))
-        if metric.share and None not in low:  # an interval may leave [0, 1], a share may not
+    def of(cls, curve: Curve, axis: str, size: float, metric: Metric, wide: bool) -> "_Line":
+        start = 1 if wide and not curve.on(axis)[0] else 0  # zero has no logarithm
+        low, high = curve.low[start:], curve.high[start:]
+        if metric.share:  # an interval may leave [0, 1], a share may not
             low, high = [max(0.0, v) for v in low], [min(1.0, v) for v in high]
-        return cls([value / size for value in curve[axis][start:]], mean, low, high)
+        return cls(
+            [value / size for value in curve.on(axis)[start:]], curve.mean[start:], low, high
+        )
 
 
 def _paint_line(
-    axes: Axes,
-    line: _Line,
-    name: str,
-    look: tuple[str, Any],
-    to_the_end: bool,
-    bands: bool,
+    axes: Axes, line: _Line, name: str, look: tuple[str, Any], to_the_end: bool, bands: bool
 ) -> None:
     tint, dashes = look
     width = 1.8 if to_the_end else 0.9
     axes.plot(line.x, line.mean, color=tint, linestyle=dashes, linewidth=width, label=name)
     if not to_the_end:
         axes.plot(line.x[-1:], line.mean[-1:], color=tint, marker="x", markersize=4)
-    elif bands and line.has_band:
+    elif bands and not any(map(math.isnan, line.low)):
         axes.fill_between(line.x, line.low, line.high, color=tint, alpha=0.18, lw=0)
 
 
@@ -123,56 +110,30 @@ def _logarithmic(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def _unit(curves_by_name: Mapping[str, Any], axis: str) -> tuple[float, str]:
-    if axis != "bytes":
-        return 1.0, ""
-    largest = max((curve[axis][-1] for curve in curves_by_name.values()), default=1.0)
-    unit, size = byte_unit(largest)
-    return size, unit
-
-
-def _is_wide(totals: Sequence[float]) -> bool:
-    known = [total for total in totals if total > 0]
-    return bool(known) and max(known) > WIDE * min(known)
-
-
-def gaps(document: Mapping[str, Any]) -> Plot | None:
+def gaps(document: Document) -> Plot | None:
     """Draw the differences to the best strategy with their intervals: one row per strategy."""
-    others = [s for s in document["strategies"] if s["against"].get("rounds", {}).get("count")]
+    others = [s for s in document.strategies if s.against and s.against["rounds"].count]
     if not others:
         return None
     places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
-    look = looks(document["curves"])
-    metric = metric_of(document)
+    look, metric = looks(s.name for s in document.strategies), document.judged_by
     scale = 100.0 if metric.share else 1.0
 
     def paint(axes: Axes) -> None:
         for axis, (marker, shift) in places.items():
             for row, strategy in enumerate(others):
-                tint, _ = look[strategy["name"]]
-                _paint_gap(axes, strategy["against"][axis], marker, row + shift, tint, scale)
+                gap, tint = strategy.against[axis], look[strategy.name][0]
+                ends = [scale * gap.low, scale * gap.high]
+                axes.plot(ends, [row + shift] * 2, color=tint, lw=1.4)
+                place = [scale * gap.mean], [row + shift]
+                axes.plot(*place, color=tint, marker=marker, markersize=3.5)
             axes.plot([], [], color=INK, marker=marker, linestyle="", label=f"equal {axis}")
         axes.axvline(0.0, color=INK, linewidth=0.8)
-        axes.set_yticks(range(len(others)), [s["name"] for s in others])
+        axes.set_yticks(range(len(others)), [s.name for s in others])
         axes.set_ylim(len(others) - 0.5, -0.5)
         name = f"points of {label(metric)}" if metric.share else label(metric)
-        axes.set_xlabel(f"{name} against {document['best']}")
+        axes.set_xlabel(f"{name} against {document.best}")
         axes.grid(axis="x")
-        axes.figure.legend(loc="outside upper left", ncols=3)
+        legend(axes)
 
     return draw("gaps", 1.0 + 0.34 * len(others), paint)
-
-
-def _paint_gap(
-    axes: Axes,
-    gap: Mapping[str, Any],
-    marker: str,
-    height: float,
-    tint: str,
-    scale: float,
-) -> None:
-    if gap["mean"] is None:
-        return
-    if gap["low"] is not None:
-        axes.plot([scale * gap["low"], scale * gap["high"]], [height, height], color=tint, lw=1.4)
-    axes.plot([scale * gap["mean"]], [height], color=tint, marker=marker, markersize=3.5)

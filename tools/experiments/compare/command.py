@@ -14,13 +14,14 @@ from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError, load_task
 from ....core.tasks.metric_text import label
+from ...flower.env import app_settings
 from ..fingerprint import files_of, fingerprint
+from ..measures import GOAL_NAMES
 from ..records import SweepError
 from .budget import CONTENT, Budget, BudgetError, parse_budget
 from .candidates import ALL, CandidateError, check, parse_candidates
 from .comparison import RUNNER, Comparison, compare
 from .document import document
-from .measures import GOAL_NAMES
 from .page import render
 from .table import text_table
 
@@ -51,16 +52,13 @@ class Options:
     processes: int | None = None
     cluster: str | None = None  # address of a Ray cluster; RAY_ADDRESS by default
     out: Path | None = None
+    json: bool = False  # print the document instead of words
 
     def command(self) -> str:
-        """Return the command that repeats or continues the comparison.
-
-        >>> print(Options(["fedavg"], ["task='npz'"], seeds=3).command())
-        forager compare fedavg -c "task='npz'" --seeds 3
-        """
+        """Return the command that repeats or continues the comparison."""
         words = [name for name in self.strategies if name != ALL]
         words += [word for text in self.run_config for word in ("-c", text)]
-        for field in fields(self)[2:]:
+        for field in fields(self)[2:-1]:
             value, name = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
             if value != field.default:
                 words += [name] if value is True else [name, str(value)]
@@ -92,10 +90,14 @@ def _publish(comparison: Comparison, folder: Path, options: Options) -> None:
     _say("drawing the page ...")
     found = document(comparison, options.command())
     page = folder / f"{page_name(comparison)}.html"
-    write_atomically(page.with_suffix(".json"), json.dumps(found, indent=1).encode() + b"\n")
+    found.page = str(page)
+    write_atomically(page.with_suffix(".json"), found.json_text().encode() + b"\n")
     write_atomically(page, render(found).encode())
-    print(f"{text_table(found)}\nJudged by {label(comparison.metric)} {found['goal']}:")
-    print(*found["verdict"], sep="\n")
+    if options.json:
+        print(found.json_text())
+        return
+    print(f"{text_table(found)}\nJudged by {label(found.judged_by)} {GOAL_NAMES[found.goal]}:")
+    print(*found.verdict, sep="\n")
     print(f"page: {page}")
 
 
@@ -116,7 +118,8 @@ def page_name(comparison: Comparison) -> str:
 def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
     budget = parse_budget(options.budget)
     candidates = parse_candidates(options.strategies)
-    common = _common(parse_overrides(options.run_config), budget)
+    own = {key: value for key, value in app_settings().items() if key not in _SET_HERE}
+    common = _common(parse_overrides(options.run_config), budget, own)
     for name, value in (("seeds", options.seeds), ("processes", options.processes)):
         if value is not None and value < 1:
             raise CandidateError(f"{name} = {value}: must be 1 or more")
@@ -171,8 +174,8 @@ def _say_files(config: RunConfig) -> None:
         _say(f"content checked of {', '.join(names[:3])}{more}")
 
 
-def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
-    """Return the keys that all runs share."""
+def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> dict[str, Scalar]:
+    """Return the keys that all runs share: ours, those of the app here, those of the user."""
     for key in _SET_HERE:
         if key in user:
             raise CandidateError(f"{key} = {user[key]!r}: a comparison sets this itself")
@@ -181,7 +184,7 @@ def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
         common["evaluate-every"] = max(1, int(budget.amount) // MOST_EVALUATIONS)
     if budget.kind == "seconds":
         common["devices.slow"] = True  # or no time would pass
-    common |= user
+    common |= own | user
     if budget.kind == "seconds" and not common["devices.slow"]:
         raise CandidateError("devices.slow = False: then no simulated time ever passes")
     path = str(common.get("data.path", ""))
@@ -191,10 +194,6 @@ def _common(user: dict[str, Scalar], budget: Budget) -> dict[str, Scalar]:
 
 
 def _folder_name(common: dict[str, Scalar]) -> str:
-    """Name the results after the task.
-
-    >>> _folder_name({"task": "mine:load"}), _folder_name({})
-    ('mine-load', 'digits')
-    """
+    """Name the results after the task."""
     task = str(common.get("task") or default_config()["task"] or "digits")
     return re.sub(r"[^A-Za-z0-9.-]+", "-", task).strip("-.") or "task"

@@ -10,13 +10,13 @@ import numpy as np
 from ....core.config import Scalar
 from ....core.tasks.metrics import ACCURACY, Metric
 from ...report.formatting import plural
+from ..measures import GOAL_NAMES, goal_column, level
+from ..progress import SweepProgress
 from ..records import Cell, SweepRecord
 from ..sweep import Sweep, open_sweep
 from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
 from .candidates import Candidate, baseline_of
-from .halving import Stage, plan, survivors
-from .measures import GOAL_NAMES, goal_column, level
-from .progress import ComparisonProgress
+from .halving import Stage, plan, survivors, total_cost
 
 RUNNER = "forager.tools.experiments.compare.runner:run_candidate"
 # A run that is limited by something else must not end by its number of rounds.
@@ -90,7 +90,12 @@ def compare(
     )
     with (
         open_sweep(folder / "runs.jsonl", runner, processes, folder / "runs", cluster) as sweep,
-        ComparisonProgress(stages, len(seeds), sweep.processes) as progress,
+        SweepProgress(
+            "comparing",
+            len(seeds) * sum(stage.candidates for stage in stages),
+            sweep.processes,
+            cost=len(seeds) * total_cost(stages),
+        ) as progress,
     ):
         say(_reused(sweep, result))
         say(f"starting {sweep.processes} processes; each loads PyTorch before its first run ...")
@@ -127,7 +132,7 @@ def _without_content(config: Mapping[str, Scalar]) -> str:
 
 def _run_stage(
     sweep: Sweep,
-    progress: ComparisonProgress,
+    progress: SweepProgress,
     result: Comparison,
     candidates: Sequence[Candidate],
     number: int,

@@ -1,17 +1,16 @@
 """The page of a comparison: one file, offline, with pictures that answer to the pointer."""
 
-from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from ....core.tasks.metric_text import label, title
 from ...report.formatting import plural, shorten
-from ...report.html_page import page
+from ...report.html_page import page, sentences
 from ...report.svg import figure
 from ...report.tables import sortable_table
+from ..measures import GOAL_NAMES
 from . import charts
-from .document import metric_of
-from .table import MARKS, Column, Strategy, columns
+from .schema import Document
+from .table import MARKS, columns
 
 TITLES = {
     "rounds": "{name} by round",
@@ -46,31 +45,34 @@ TABLE_NOTE = (
 )
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render(document: Document) -> str:
     """Return the whole page of a comparison from its document."""
-    axes = CAPTIONS if any(document["curves"].values()) else ()
-    metric = metric_of(document)
+    metric = document.judged_by
     words = {
         "name": title(metric),
         "best": "highest" if metric.higher_is_better else "lowest",
-        "bands": BANDS if len(document["seeds"]) >= charts.SEEDS_OF_A_BAND else "",
-        "crosses": "" if all(s["to_the_end"] for s in document["strategies"]) else CROSSES,
+        "bands": BANDS if len(document.seeds) >= charts.SEEDS_OF_A_BAND else "",
+        "crosses": "" if all(s.to_the_end for s in document.strategies) else CROSSES,
     }
     pictures = [
-        (
-            TITLES[axis].format(**words),
-            charts.curves(document, axis),
-            CAPTIONS[axis].format(**words),
-        )
-        for axis in axes
+        (heading.format(**words), charts.curves(document, axis), CAPTIONS[axis].format(**words))
+        for axis, heading in (TITLES if document.curves else {}).items()
     ]
     gaps = charts.gaps(document)
     if gaps is not None:
         pictures.append(("Differences from the best", gaps, GAPS_CAPTION))
     figures = (figure(heading, plot, escape(caption)) for heading, plot, caption in pictures)
+    answer, *reasons = map(escape, document.verdict)
+    sub = (
+        f"{plural(len(document.strategies), 'strategy', 'strategies')}, "
+        f"{plural(len(document.seeds), 'seed')}, {document.budget} each; judged by "
+        f"{label(metric)} {GOAL_NAMES[document.goal]}"
+    )
     body = "\n".join(
         [
-            _head(document),
+            f"<h1>Which strategy for {escape(document.task)}?</h1>",
+            f'<p class="sub">{escape(sub)}</p>\n<p class="answer">{answer}</p>',
+            sentences(reasons),
             f'<div class="charts">{"".join(figures)}</div>',
             "<h2>All numbers</h2>",
             _table(document),
@@ -78,63 +80,47 @@ def render(document: Mapping[str, Any]) -> str:
             _how(document),
         ]
     )
-    return page(f"Comparison on {document['task']}", body, [plot for _, plot, _ in pictures])
+    return page(f"Comparison on {document.task}", body, [plot for _, plot, _ in pictures])
 
 
-def _head(document: Mapping[str, Any]) -> str:
-    answer, *reasons = document["verdict"]
-    lines = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
-    sub = (
-        f"{plural(len(document['strategies']), 'strategy', 'strategies')}, "
-        f"{plural(len(document['seeds']), 'seed')}, {document['budget']} each; judged by "
-        f"{label(metric_of(document))} {document['goal']}"
-    )
-    return (
-        f"<h1>Which strategy for {escape(document['task'])}?</h1>\n"
-        f'<p class="sub">{escape(sub)}</p>\n<p class="answer">{escape(answer)}</p>\n'
-        f'<ul class="story">{lines}</ul>\n<h2>Pictures</h2>'
-    )
-
-
-def _table(document: Mapping[str, Any]) -> str:
-    metric, shown_columns = metric_of(document), columns(document)
-    rows = [_row(strategy, document["best"], shown_columns) for strategy in document["strategies"]]
-    shown = sortable_table([column.title for column in shown_columns], rows)
-    marks = ", ".join(f"{mark} {kind}" for kind, mark in MARKS.items())
+def _table(document: Document) -> str:
+    metric, shown = document.judged_by, columns(document)
+    rows = [
+        (
+            "best" if strategy.name == document.best else "",
+            [
+                (escape(shorten(text, 60)), key)
+                for text, key in (c(strategy) for c in shown.values())
+            ],
+        )
+        for strategy in document.strategies
+    ]
     note = TABLE_NOTE.format(
         name=title(metric),
         better="higher" if metric.higher_is_better else "lower",
         unit="in points " if metric.share else "",
-        margin="two points" if metric.share else f"{document['margin']:.2g}",
-        rounds=document["shared-rounds"],
-        marks=marks,
-        goal=document["goal"],
+        margin="two points" if metric.share else f"{document.margin:.2g}",
+        rounds=document.shared_rounds,
+        marks=", ".join(f"{mark} {kind}" for kind, mark in MARKS.items()),
+        goal=GOAL_NAMES[document.goal],
     )
-    return f'{shown}<p class="note">{escape(note)}</p>'
+    return f'{sortable_table(shown, rows)}<p class="note">{escape(note)}</p>'
 
 
-def _row(
-    strategy: Strategy, best: str, shown: Sequence[Column]
-) -> tuple[str, Sequence[tuple[str, object]]]:
-    cells = [(escape(shorten(column.say(strategy), 60)), column.key(strategy)) for column in shown]
-    return "best" if strategy["name"] == best else "", cells
-
-
-def _how(document: Mapping[str, Any]) -> str:
+def _how(document: Document) -> str:
     stages = "".join(
-        f"<li>{escape(stage['budget'])}: {escape(', '.join(stage['strategies']))}</li>"
-        for stage in document["stages"]
+        f"<li>{escape(stage.budget)}: {escape(', '.join(stage.strategies))}</li>"
+        for stage in document.stages
     )
     sets = "".join(
-        f"<li><b>{escape(s['name'])}</b>: <code>{escape(s['sets'] or 'the defaults')}</code></li>"
-        for s in document["strategies"]
+        f"<li><b>{escape(s.name)}</b>: <code>{escape(s.sets or 'the defaults')}</code></li>"
+        for s in document.strategies
     )
-    settings = "\n".join(f"{key} = {value!r}" for key, value in document["settings"].items())
-    command = document["command"]
+    settings = "\n".join(f"{key} = {value!r}" for key, value in document.settings.items())
     return (
         f"<p>What each strategy sets:</p><ul>{sets}</ul>"
         f"<p>Trained up to, and who took part:</p><ul>{stages}</ul>"
-        f"<pre><code>{escape(command)}</code></pre>"
+        f"<pre><code>{escape(document.command)}</code></pre>"
         f"<details><summary>Settings that all share</summary>"
         f"<pre><code>{escape(settings)}</code></pre></details>"
     )

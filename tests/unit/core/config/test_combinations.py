@@ -213,12 +213,6 @@ def test_a_count_of_samples_is_whole() -> None:
         assert problems(data_selector="trusted", coreset__budget=budget) == ""
 
 
-def test_bands_divide_a_signature() -> None:
-    text = problems(strategy="ios-centred", ios__signatures=True, ios__bands=48)
-    assert "ios.bands = 48: must divide ios.hashes = 128" in text
-    assert problems(strategy="ios-centred", ios__bands=48) == ""
-
-
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [

@@ -91,29 +91,3 @@ def test_optimisers_are_torchs_own(name: str, theirs: type[torch.optim.Optimizer
     optimiser.step()
     found = trained(model, data, optimiser=name, clip_norm=0.05)
     np.testing.assert_allclose(found["0.weight"], expected[0].weight.detach(), rtol=1e-5)
-
-
-def test_accumulated_batches_are_one_large_batch() -> None:
-    torch.manual_seed(0)
-    data = Split(torch.randn(8, 3), torch.randint(2, (8,)))
-    model = nn.Sequential(nn.Linear(3, 2))
-    before = read_arrays(model)
-    both = trained(model, data, accumulate=2)
-    load_arrays(model, before)
-    large = TrainSettings(1, 0, 8, 0.01, 0.0, 0.1)
-    (whole,) = Trainer(model, "serial").train([Job(before, data, 1)], large, PLAIN)
-    np.testing.assert_allclose(both["0.weight"], whole.arrays["0.weight"], rtol=1e-5)
-    assert whole.steps == 1
-
-
-def test_mixed_precision_is_near_full_precision() -> None:
-    torch.manual_seed(0)
-    data = Split(torch.randn(16, 3), torch.randint(2, (16,)))
-    model = nn.Sequential(nn.Linear(3, 2))
-    before = read_arrays(model)
-    mixed = trained(model, data, precision="bfloat16")
-    load_arrays(model, before)
-    full = trained(model, data)
-    assert mixed["0.weight"].dtype == np.float32
-    np.testing.assert_allclose(mixed["0.weight"], full["0.weight"], atol=1e-3)
-    assert not np.array_equal(mixed["0.weight"], full["0.weight"])

@@ -118,10 +118,9 @@ def test_a_sample_that_is_not_finite_spoils_no_other(lenet, samples):
 
 
 def test_other_rules_look_at_the_last_layer_whatever_ode_does(lenet):
-    deep = {"ode.layers": 2, "ode.normalize": True}
+    deep = {"ode.layers": 2}
     ode = valuation(lenet, read_config({"data-selector": "ode-balanced", **deep}))
     assert isinstance(ode, LayersValuation)
-    assert ode.norms
     assert isinstance(
         valuation(lenet, read_config({"data-selector": "sld", **deep})), HeadValuation
     )

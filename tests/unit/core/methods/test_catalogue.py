@@ -17,7 +17,7 @@ from forager.core.methods.catalogue import (
     presets,
 )
 from forager.core.methods.cohort import CohortMethod
-from forager.core.methods.coreset import Coreset, CoresetMethod
+from forager.core.methods.coreset import CoresetMethod, CoresetSettings
 from forager.core.methods.selector import Selector
 from forager.core.methods.stream import StreamMethod
 from forager.selectors.client_selectors.base import ClientSelector
@@ -167,12 +167,12 @@ def test_coresets_say_what_rule_they_follow_and_whose_gradients_they_match() -> 
 
 @pytest.mark.parametrize("target", ["server", "own"])
 def test_settings_take_the_place_of_a_matching_method_s_own_target(target: str) -> None:
-    settings = Coreset(target=target)  # type: ignore[arg-type]
+    settings = CoresetSettings(target=target)  # type: ignore[arg-type]
     for name, method in methods("data-selector").items():
         if not isinstance(method, CoresetMethod):
             continue
         matches = name in ("trusted", "gcfl", "gradmatch", "nearest")
-        assert method.target_of(Coreset()) == method.target
+        assert method.target_of(CoresetSettings()) == method.target
         assert method.target_of(settings) == (target if matches else method.target)
 
 

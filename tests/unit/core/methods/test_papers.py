@@ -8,9 +8,9 @@ from forager.core.config.moved import old_names
 from forager.core.config.reading import fill_axes
 from forager.core.methods.base import Method
 from forager.core.methods.catalogue import all_methods, kind_of_preset, methods, presets
-from forager.core.methods.cohort import Cohort
-from forager.core.methods.coreset import Coreset, CoresetMethod
-from forager.core.methods.ode import ode_settings
+from forager.core.methods.cohort import CohortSettings
+from forager.core.methods.coreset import CoresetMethod, CoresetSettings
+from forager.core.methods.ode import ode_method
 
 # What the texts state, as far as it is a setting of the method and not of the experiment
 STATED: dict[str, dict[str, Scalar]] = {
@@ -21,7 +21,6 @@ STATED: dict[str, dict[str, Scalar]] = {
         "top-k.density": 0.1,  # section V: a tenth of the head's entries
         "summary.power": 4.0,  # eq. 8 and 9
         "summary.form": "unit",  # as eq. 9 is to be read
-        "summary.batches": 4,  # section IV: four mini-batches
         "summary.ask-at-most": 0,  # phase 2 asks all
         "cosage.silent-ratio": 0.0,  # a variant of figure 4
         "clients.at-most": 0.0,  # no limit
@@ -41,19 +40,15 @@ STATED: dict[str, dict[str, Scalar]] = {
     "ode": {
         "data-selector": "ode",
         "ode.estimator": "incremental",  # eq. 8
-        "ode.normalize": False,  # eq. 6
         "ode.coordinate": True,
         "ode.clients-per-label": 5,  # n_label of table 1
-        "ode.labels-per-client": 0,  # n_client is not given
         "stream.capacity": 10,  # table 1
     },
     "auxo": {
         "cohorts": "auxo",
         "aggregator": "fedyogi",  # section 6.1
-        "auxo.exploration": 0.3,
         "auxo.first-clustering": 5,
         "auxo.first-split": 20,
-        "auxo.split-rounds": 3,
         "auxo.alpha": 1.0,
         "auxo.min-participants": 1,
         "auxo.records-lost": 0.0,
@@ -62,9 +57,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "cohorts": "similarity",
         "similarity": "index-overlap",
         "ios.share": 0.0,  # Algorithm 1 chooses K
-        "ios.ema": 0.8,  # beta
         "ios.samples": 0,  # all of a client's
-        "ios.per-layer": False,
         "ios.stability": 0.0,  # rho_0 is not given
     },
 }
@@ -84,32 +77,33 @@ def test_a_paper_s_preset_adds_nothing_of_ours(paper: str) -> None:
     assert [str(method) for method in used if method.kind == "ours"] == []
     assert kind_of_preset(paper) == "paper"
     config = read_config({"strategy": paper})
-    assert config[Cohort].shared(config.cohorts, config.similarity) == "none"
+    assert config[CohortSettings].shared(config.cohorts, config.similarity) == "none"
 
 
 def test_what_auto_means_is_the_paper_s_under_its_name() -> None:
-    ode, balanced = (ode_settings(read_config({"strategy": n})) for n in ("ode", "ode-balanced"))
+    configs = [read_config({"strategy": name}) for name in ("ode", "ode-balanced", "fedavg")]
+    ode, balanced, other = map(ode_method, configs)
     assert ode is not None
     assert balanced is not None
+    assert other is None
     assert (ode.quantities, ode.client_weights) == ("even", "stored")
     assert (balanced.quantities, balanced.client_weights) == ("proportional", "velocity")
-    assert (ode.clients_per_label, balanced.clients_per_label) == (5, 0)
+    limits = [ode.plan(configs[0]).clients_per_label, balanced.plan(configs[1]).clients_per_label]
+    assert limits == [5, 0]
     assert (ode.cover, ode.replan) == (False, float("inf"))  # both are ours
     assert (balanced.cover, balanced.replan) == (True, 0.2)
-    given = {"ode.quantities": "matched", "ode.client-weights": "velocity"}
-    told = ode_settings(read_config({"strategy": "ode", **given}))
-    assert told is not None
-    assert (told.quantities, told.client_weights) == ("matched", "velocity")
-    assert ode_settings(read_config({"strategy": "fedavg"})) is None
     gcfl = methods("data-selector")["gcfl"]
     assert isinstance(gcfl, CoresetMethod)
-    assert gcfl.target_of(Coreset()) == "server"
-    assert (gcfl.first_round_of(Coreset()), gcfl.equal_of(Coreset())) == (0, True)
-    release = Coreset(first_round=3, class_budgets="proportional")
+    assert gcfl.target_of(CoresetSettings()) == "server"
+    assert (gcfl.first_round_of(CoresetSettings()), gcfl.equal_of(CoresetSettings())) == (0, True)
+    release = CoresetSettings(first_round=3, class_budgets="proportional")
     assert (gcfl.first_round_of(release), gcfl.equal_of(release)) == (3, False)
     trusted = methods("data-selector")["trusted"]
     assert isinstance(trusted, CoresetMethod)
-    assert (trusted.first_round_of(Coreset()), trusted.equal_of(Coreset())) == (1, False)
+    assert (trusted.first_round_of(CoresetSettings()), trusted.equal_of(CoresetSettings())) == (
+        1,
+        False,
+    )
 
 
 @pytest.mark.parametrize("method", all_methods(), ids=str)
@@ -163,11 +157,17 @@ def test_so_is_an_old_method(axis: str, old: str, now: str) -> None:
     [
         ("auxo-paper.first-split", 4, "it is auxo.first-split now"),
         ("auxo-paper.lies-allowed", 4, "it is auxo.lies-allowed now"),
-        ("auxo.within-groups", 0.2, "it is split-test.within-groups now"),
-        ("auxo.ask-newcomers", 0, "it is split-test.ask-newcomers now"),
+        ("ios.ema", 0.5, "it is always 0.8 now"),
+        ("ode.client-weights", "stored", "data-selector = 'ode' weighs by what is stored"),
+        ("data.workers", 2, "set workers in the class of your task"),
         ("cohort.parts", 2, "it is split-test.parts or auxo.parts now"),
     ],
 )
 def test_an_old_key_is_refused_with_the_new_one(key: str, value: Scalar, now: str) -> None:
     with pytest.raises(ConfigError, match=now):
         read_config({key: value})
+
+
+@pytest.mark.parametrize(("key", "value"), [("ios.ema", 0.8), ("auxo.last-split", 0)])
+def test_an_old_key_is_accepted_where_it_says_what_is_always_so(key: str, value: Scalar) -> None:
+    assert read_config({"strategy": "ios", key: value}) == read_config({"strategy": "ios"})

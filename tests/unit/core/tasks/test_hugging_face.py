@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
+from forager.core.config.overrides import parse_overrides
 from forager.core.tasks import TaskError, TaskSpec, load_task
 from PIL import Image
 
@@ -129,3 +130,50 @@ def test_places_that_cannot_be_read(tmp_path: Path) -> None:
     ragged.save_to_disk(str(tmp_path / "ragged"))
     with pytest.raises(TaskError, match="column 'x' holds samples of different shapes"):
         load_task(spec(tmp_path / "ragged")).server_data()
+
+
+def test_clients_of_a_table_hold_out_what_the_run_says(tmp_path: Path) -> None:
+    """The fifth that the server holds out is its own; a test split is shared with the owners."""
+    users = [f"site-{i % 5}" for i in range(ROWS)]
+    table(user=users).to_csv(str(tmp_path / "mine.csv"))
+    keys = {"partition": "natural", "user_column": "user", "cache_dir": str(tmp_path)}
+    task = load_task(TaskSpec(task=f"hf:{tmp_path / 'mine.csv'}", client_test_share=0.5, **keys))
+    held = [task.client_data(i, 5) for i in range(5)]
+    for own in held:
+        assert len(own.test) == (len(own.train) + len(own.test)) // 2
+    server = task.server_data()
+    everything = sum(len(own.train) + len(own.test) for own in held)
+    assert everything + len(server.test) + len(server.validation) == ROWS
+    assert task.client_names(5) == [f"site-{i}" for i in range(5)]
+
+
+def test_texts_stand_for_the_same_classes_in_train_and_test(tmp_path: Path) -> None:
+    """The held-out rows may lack a class."""
+    rare = ["a"] * 1 + ["b"] * 30 + ["c"] * 29
+    Dataset.from_dict(
+        {"x": [{"a": 0.0, "b": 1.0, "c": 2.0}[w] for w in rare], "label": rare}
+    ).to_csv(str(tmp_path / "words.csv"))
+    task = load_task(spec(tmp_path / "words.csv"))
+    for own in (task.server_data().test, task.client_data(0, 1).train):
+        assert own.x[:, 0].tolist() == own.y.tolist()
+
+
+def test_a_file_that_is_not_here_is_not_looked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: Any, **__: Any) -> None:
+        raise AssertionError("the hub was asked")
+
+    monkeypatch.setattr("datasets.load_dataset", asked)
+    monkeypatch.chdir(tmp_path)
+    for name in ("clinics.csv", "data/of/clinics", "./clinics", "~/none.parquet"):
+        with pytest.raises(
+            TaskError, match=r"there is no such file in .*, where this runs; give its"
+        ):
+            load_task(TaskSpec(task=f"hf:{name}", cache_dir=str(tmp_path))).server_data()
+    with pytest.raises(TaskError, match="the hub was asked"):
+        load_task(TaskSpec(task="hf:user/name", cache_dir=str(tmp_path))).server_data()
+    table().to_csv("clinics.csv")
+    given = parse_overrides(["task='hf:clinics.csv' seed=1"])
+    assert given == {"task": f"hf:{tmp_path / 'clinics.csv'}", "seed": 1}
+    assert parse_overrides(["task='hf:user/name'"]) == {"task": "hf:user/name"}

@@ -235,8 +235,8 @@ def test_own_bare_layer_gets_a_named_head(own_module: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("own_missing:Tanh", "importing 'own_missing' raised ModuleNotFoundError"),
-        ("own_broken:Tanh", "importing 'own_broken' raised ZeroDivisionError"),
+        ("own_missing:Tanh", "cannot be imported: No module named 'own_missing'"),
+        ("own_broken:Tanh", "cannot be imported: ZeroDivisionError"),
         ("own_models:Absent", "has no attribute 'Absent'"),
         ("own_models:number", "not callable but int"),
         ("own_models:no_module", "returned str"),
@@ -244,8 +244,8 @@ def test_own_bare_layer_gets_a_named_head(own_module: str) -> None:
         ("own_models:wrong_input", r"batch of shape \(2, 4\) raised RuntimeError"),
         ("own_models:pair", "gave tuple"),
         ("own_models:broken", "raised KeyError"),
-        ("own_models:", "is empty"),
-        (":Tanh", "is empty"),
+        ("own_models:", "is not allowed: use 'module:attribute'"),
+        (":Tanh", "is not allowed: use 'module:attribute'"),
     ],
 )
 def test_own_model_faults_are_named(own_module: str, name: str, expected: str) -> None:

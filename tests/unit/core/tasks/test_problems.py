@@ -12,7 +12,7 @@ from forager.core.tasks import Split, TaskError, TaskSpec, load_task
 from forager.core.tasks.lazy import LazySplit
 from forager.core.tasks.metrics import NAMED, Metric, resolved
 from forager.core.tasks.models import build_model
-from forager.core.tasks.problems import KINDS, Classification, problem_of
+from forager.core.tasks.problems import KINDS, Classification, NextToken, problem_of
 from sklearn import metrics as scikit
 from torch import nn
 from torch.nn import functional
@@ -152,7 +152,7 @@ def test_oorts_number() -> None:
 @pytest.mark.parametrize(
     ("kind", "targets", "expected"),
     [
-        ("classification", np.zeros(3), "whole numbers .* data.kind = 'regression'"),
+        ("classification", np.full(3, 0.5), "whole numbers .* data.kind = 'regression'"),
         ("classification", np.zeros((3, 2), int), "one label per sample"),
         ("multi-label", np.array([0, 1, 1]), "a row of 0 and 1 per sample"),
         ("multi-label", np.full((3, 2), 2), "a row of 0 and 1"),
@@ -233,3 +233,42 @@ def test_data_sets_that_cannot_be_used_say_so() -> None:
         next(iter(LazySplit([1, 2], "here", torn).batches(2)))
     with pytest.raises(TaskError, match="pairs of input and target"):
         next(iter(LazySplit([1, 2], "here").batches(2)))
+
+
+def test_labels_with_a_decimal_point_are_classes_where_that_is_said() -> None:
+    labels = problem_of("classification").checked_targets(np.array([0.0, 2.0, 1.0]), 3, "y")
+    assert (labels.tolist(), str(labels.dtype)) == ([0, 2, 1], "int64")
+
+
+@pytest.mark.parametrize("kind", ["segmentation", "next-token"])
+def test_classes_may_be_on_the_second_axis_or_on_the_last(kind: str) -> None:
+    problem, rng = problem_of(kind), torch.Generator().manual_seed(0)
+    second, targets = torch.randn(2, 5, 3, generator=rng), torch.tensor([[0, 4, 2], [1, 1, -100]])
+    last = second.movedim(1, -1)
+    torch.testing.assert_close(problem.loss(last, targets), problem.loss(second, targets))
+    for one, other in zip(
+        problem.predictions(last, targets), problem.predictions(second, targets), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+    with pytest.raises(TaskError, match=r"outputs have shape \(2, 5, 4\), .* \(n, classes, ...\)"):
+        problem.loss(torch.zeros(2, 5, 4), targets)
+
+
+def test_where_both_axes_fit_the_model_or_the_task_says_which() -> None:
+    problem, targets = NextToken(), torch.tensor([[0, 1, 2]])
+    outputs = torch.arange(9.0).reshape(1, 3, 3)
+    with pytest.raises(TaskError, match="set classes_last = True or False"):
+        problem.check_axes(outputs, targets)
+    model = nn.Linear(1, 1)
+    problem.heed(model)
+    assert problem.classes_last is None
+    second = problem.loss(outputs, targets)
+    model.classes_last = True  # type: ignore[assignment]
+    problem.heed(model)
+    problem.check_axes(outputs, targets)
+    torch.testing.assert_close(
+        problem.loss(outputs, targets), NextToken().loss(outputs.mT, targets)
+    )
+    assert not torch.allclose(problem.loss(outputs, targets), second)
+    with pytest.raises(TaskError, match="with classes_last = True"):
+        problem.loss(torch.zeros(1, 5, 3), targets)

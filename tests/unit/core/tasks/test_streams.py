@@ -105,19 +105,6 @@ def test_the_velocity_of_labels_follows_the_drift() -> None:
     assert stream.label_velocity(4) != pytest.approx(expected)
 
 
-def test_bursts_bring_the_samples_of_several_rounds_at_once() -> None:
-    starts = set()
-    for client in range(12):
-        stream = partition(1.0, burst=4, partition_id=client)
-        sizes = [len(arrived) for arrived in keys(stream, *range(1, 41))]
-        hits = np.flatnonzero(sizes)
-        assert set(np.diff(hits)) == {4}
-        assert set(sizes[hits[1] :]) == {0, 4}
-        assert sum(sizes) >= 37
-        starts.add(hits[0])
-    assert len(starts) > 1  # not everyone at the same time
-
-
 def test_an_empty_stream_gives_nothing() -> None:
     empty = PartitionStream(np.zeros((0, 3)), np.zeros(0), 5.0, drift=0.5)
     assert empty.arrivals(100).x.shape == (0, 3)
@@ -131,7 +118,6 @@ def test_an_empty_stream_gives_nothing() -> None:
         ({"velocity": -1.0}, "velocity = -1.0 is not allowed"),
         ({"velocity": float("nan")}, "velocity = nan is not allowed"),
         ({"drift": 1.5}, r"drift = 1.5 is not allowed: use a number in \[0, 1\]"),
-        ({"burst": 0}, "burst = 0 is not allowed"),
     ],
 )
 def test_options_out_of_range_are_refused(options: Any, message: str) -> None:

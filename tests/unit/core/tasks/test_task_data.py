@@ -148,7 +148,7 @@ def test_open_set_halves_the_task_for_everyone(spec):
 
 
 def test_attribute_noise_knows_the_range_of_features(spec):
-    task = load_task(spec(noise="attribute", noise_rate=1.0, noise_kinds="impulse_noise"))
+    task = load_task(spec(noise="attribute", noise_rate=1.0))
     data = task.client_data(0, 2)
     replaced = data.train.x[:, 0][data.train.x[:, 0] % 299 == 0]
     assert len(replaced) > 10  # the smallest and the largest number of all, many times
@@ -313,28 +313,10 @@ print([name for name in heavy if name in sys.modules])
     assert done.stdout.splitlines() == [sums, "[]"]
 
 
-def test_corrupted_clients_train_on_random_labels_and_test_on_their_own(spec):
-    wrong = load_task(spec(noise_clients=0.4, client_test_share=0.2))
-    plain = load_task(spec(client_test_share=0.2))
-    spoilt = []
-    for client in range(5):
-        before, after = plain.client_data(client, 5), wrong.client_data(client, 5)
-        assert torch.equal(before.train.x, after.train.x)
-        assert torch.equal(before.test.y, after.test.y)
-        assert torch.equal(after.clean, after.train.y == before.train.y)
-        spoilt.append(not after.clean.all())
-    assert sum(spoilt) == 2  # 0.4 of 5
-
-
-def test_affine_shifts_are_a_groups_own_and_as_strong_as_said(spec):
-    plain = load_task(spec()).client_data(1, 4).train.x.double()
-    moved = [
-        load_task(spec(group_kind="affine-shift", group_count=2, group_strength=strength))
-        for strength in (0.0, 0.5, 1.0)
+def test_affine_shifts_are_a_groups_own(spec):
+    moved, plain = load_task(spec(group_kind="affine-shift", group_count=2)), load_task(spec())
+    shifts = [
+        moved.client_data(i, 4).train.x[0] - plain.client_data(i, 4).train.x[0] for i in (0, 1)
     ]
-    none, half, whole = (task.client_data(1, 4).train.x.double() for task in moved)
-    assert torch.equal(none, plain)
-    torch.testing.assert_close(whole - plain, 2 * (half - plain), rtol=1e-4, atol=1e-3)
-    assert not torch.allclose(half, plain)
-    shift = moved[1].client_data(0, 4).train.x[0] - load_task(spec()).client_data(0, 4).train.x[0]
-    assert not torch.allclose(shift.double(), (half - plain)[0])
+    assert shifts[0].abs().max() > 0.1
+    assert not torch.allclose(*shifts)

@@ -50,9 +50,12 @@ def test_blobs_widen_from_one_to_eight(tmp_path):
     assert len(raw.y_test) * 0.8 == 0.15 * 10_000
 
 
-def test_synthetic_users_differ_in_model_and_inputs():
-    alike = load_raw(TaskSpec(task="synthetic", synthetic_alpha=0, synthetic_beta=0))
-    apart = load_raw(TaskSpec(task="synthetic", synthetic_alpha=0, synthetic_beta=5))
+def test_synthetic_users_differ_in_model_and_inputs(monkeypatch):
+    monkeypatch.setattr("forager.core.tasks.datasets.synthetic.ALPHA", 0)
+    monkeypatch.setattr("forager.core.tasks.datasets.synthetic.BETA", 0)
+    alike = load_raw(TaskSpec(task="synthetic"))
+    monkeypatch.setattr("forager.core.tasks.datasets.synthetic.BETA", 5)
+    apart = load_raw(TaskSpec(task="synthetic"))
     assert set(alike.user_train) == set(alike.user_test) == set(range(200))
     sizes = np.bincount(alike.user_train) + np.bincount(alike.user_test)
     assert sizes.min() >= 50

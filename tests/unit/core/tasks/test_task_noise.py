@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from forager.core.tasks import TaskError
 from forager.core.tasks.noise import NOISES, NoiseSettings
-from forager.core.tasks.noise.corruptions import ANY_INPUT, CORRUPTIONS
+from forager.core.tasks.noise.corruptions import CORRUPTIONS
 from forager.core.tasks.noise.textures import clouds, ice
 
 
-def settings(rate, num_classes=10, kinds=(), severity=5, low=0.0, high=1.0):
+def settings(rate, num_classes=10, low=0.0, high=1.0):
     bounds = np.float32(low), np.float32(high)
-    return NoiseSettings(rate, num_classes, kinds, severity, lambda: bounds)
+    return NoiseSettings(rate, num_classes, lambda: bounds)
 
 
 def labels(count=200):
@@ -71,7 +71,7 @@ def test_open_set_takes_a_share_of_the_classes_out(share):
     """Section 6.4 of GCFL: n % of the labels are irrelevant, their samples stay mislabelled."""
     x, y = images(), labels()
     bounds = np.float32(0), np.float32(1)
-    chosen = NoiseSettings(1.0, 10, (), 5, lambda: bounds, share)
+    chosen = NoiseSettings(1.0, 10, lambda: bounds, share)
     noisy = corrupt("open-set", x, y, chosen)
     left = [label for label in range(10) if label < 10 * (1 - share) - 1e-9]
     assert set(noisy.y.tolist()) <= set(left)
@@ -123,15 +123,12 @@ def test_noise_repeats_and_leaves_its_inputs_alone(name):
 @pytest.mark.parametrize(("channels", "side"), [(1, 8), (1, 28), (3, 32), (3, 17)])
 def test_corruptions_spoil_images_of_any_size(kind, channels, side):
     x = images(12, channels, side)
-    distances = []
-    for severity in (1, 3, 5):
-        spoilt = CORRUPTIONS[kind](x, severity, np.random.default_rng(0))
-        assert spoilt.shape == x.shape
-        assert spoilt.dtype == np.float32
-        assert spoilt.min() >= 0
-        assert spoilt.max() <= 1
-        distances.append(np.abs(spoilt - x).mean())
-    assert 0.005 < distances[0] < distances[1] < distances[2] < 0.6
+    spoilt = CORRUPTIONS[kind](x, np.random.default_rng(0))
+    assert spoilt.shape == x.shape
+    assert spoilt.dtype == np.float32
+    assert spoilt.min() >= 0
+    assert spoilt.max() <= 1
+    assert 0.01 < np.abs(spoilt - x).mean() < 0.6
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
@@ -139,21 +136,21 @@ def test_corruptions_spoil_images_of_any_size(kind, channels, side):
 def test_corruptions_stand_odd_shapes_and_flat_images(kind, shape):
     for value in (0.0, 1.0):
         x = np.full(shape, value, dtype=np.float32)
-        spoilt = CORRUPTIONS[kind](x, 5, np.random.default_rng(0))
+        spoilt = CORRUPTIONS[kind](x, np.random.default_rng(0))
         assert spoilt.shape == shape
         assert np.isfinite(spoilt).all()
 
 
 def test_brightness_keeps_hue():
     x = np.array([0.4, 0.2, 0.1], dtype=np.float32).reshape(1, 3, 1, 1)
-    spoilt = CORRUPTIONS["brightness"](x, 2, np.random.default_rng(0))
-    assert spoilt.reshape(3) == pytest.approx([0.6, 0.3, 0.15])
+    spoilt = CORRUPTIONS["brightness"](x, np.random.default_rng(0))
+    assert spoilt.reshape(3) == pytest.approx([0.9, 0.45, 0.225])
 
 
 def test_pixelate_averages_blocks():
     x = np.arange(64, dtype=np.float32).reshape(1, 1, 8, 8) / 64
-    spoilt = CORRUPTIONS["pixelate"](x, 3, np.random.default_rng(0))
-    assert spoilt[0, 0, :2, :2] == pytest.approx(x[0, 0, :2, :2].mean())
+    spoilt = CORRUPTIONS["pixelate"](x, np.random.default_rng(0))
+    assert spoilt[0, 0, :4, :4] == pytest.approx(x[0, 0, :4, :4].mean())
     assert spoilt.mean() == pytest.approx(x.mean())
 
 
@@ -179,13 +176,6 @@ def test_constant_features_stay_constant():
     x = np.full((10, 4), 7, dtype=np.float32)
     noisy = corrupt("attribute", x, labels(10), settings(1.0, low=7, high=7))
     assert np.array_equal(noisy.x, x)
-
-
-@pytest.mark.parametrize("kind", sorted(set(CORRUPTIONS) - set(ANY_INPUT)))
-def test_image_noise_on_signals_is_refused(kind):
-    x = np.zeros((5, 9, 16), dtype=np.float32)
-    with pytest.raises(TaskError, match=f"noise_kinds = '{kind}' .* use gaussian_noise"):
-        corrupt("attribute", x, labels(5), settings(0.5, kinds=(kind,)))
 
 
 def test_images_out_of_range_are_refused():

@@ -2,10 +2,13 @@ import builtins
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from forager.core.tasks import TaskError, TaskSpec, load_task
 from forager.core.tasks import torchvision_compat as vision
+from forager.core.tasks.models import build_model
 
 
 def test_models_and_transforms_work() -> None:
@@ -62,3 +65,18 @@ def test_another_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", import_module)
     with pytest.raises(RuntimeError, match="different CUDA"):
         vision.torchvision.__wrapped__()
+
+
+def test_without_torchvision_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def import_module(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    vision.torchvision.cache_clear()
+    advice = r"torchvision is missing: pip install 'forager-fl\[vision\]'"
+    with pytest.raises(TaskError, match=advice):
+        build_model("resnet18", (3, 32, 32), 10)
+    with pytest.raises(TaskError, match=advice):
+        load_task(TaskSpec(task="cifar10", cache_dir=str(tmp_path))).server_data()

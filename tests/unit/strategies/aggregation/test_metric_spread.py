@@ -73,6 +73,8 @@ def test_what_is_missing_or_not_finite_is_left_out() -> None:
     ]
     found = metric_spread([*records([0.5, 0.7]), *odd], [ACCURACY])
     assert found is not None
-    assert found.clients == 2
+    assert found.clients == 4  # two of which do not know their accuracy
+    assert found.spread is not None
+    assert found.spread["accuracy"].mean == pytest.approx(0.6)
     assert metric_spread(odd) is None
     assert metric_spread([]) is None

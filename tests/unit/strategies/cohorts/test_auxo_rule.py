@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -26,6 +28,8 @@ from forager.core.log.events import CohortFailed, CohortsTrained, Quarantined
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import AFFINITY, ARRAYS, ASK_AFFINITY
 from forager.selectors.cohorts.affinity import Affinity, Feedback
+from forager.selectors.cohorts.auxo import Auxo
+from forager.selectors.cohorts.split import SplitRule
 from forager.selectors.cohorts.tree import CohortTree
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.auxo import AuxoRule
@@ -35,21 +39,25 @@ from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 
+PLACE = "forager.strategies.cohorts.auxo"
 KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())
 EAGER = {
     "first-clustering": 0,
     "first-split": 0,
-    "last-split": 1,
-    "split-rounds": 1,
     "alpha": 0.0,
 }
 
 
 def rule_of(**settings: int | float) -> AuxoRule:
     """A rule that splits as soon as it sees groups, and whose clients do not explore."""
-    chosen = EAGER | {"parts": 2, "exploration": 0.0} | settings
-    return AuxoRule(read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()}))
+    chosen = EAGER | {"parts": 2} | settings
+    config = read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()})
+    with (
+        patch(f"{PLACE}.SplitRule", partial(SplitRule, rounds=1, last_round=1)),
+        patch(f"{PLACE}.Auxo", partial(Auxo, exploration=0.0)),
+    ):
+        return AuxoRule(config)
 
 
 def two_ways(keys: Sequence[str]) -> CohortSignals:

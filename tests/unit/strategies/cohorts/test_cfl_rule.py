@@ -10,9 +10,8 @@ from forager.strategies.cohorts.cfl import CflRule
 KEYS = list("abcd")
 
 
-def rule_of(**more: float) -> CflRule:
-    keys = {"cohorts": "cfl", "num-server-rounds": 3}
-    return CflRule(read_config(keys | {f"cfl.{k.replace('_', '-')}": v for k, v in more.items()}))
+def rule_of() -> CflRule:
+    return CflRule(read_config({"cohorts": "cfl", "num-server-rounds": 3}))
 
 
 def torn(length: float) -> dict[str, CohortSignals]:
@@ -26,8 +25,11 @@ def together(length: float) -> dict[str, CohortSignals]:
 
 
 @pytest.mark.parametrize(("share", "splits"), [(0.5, False), (0.0, True), (0.05, True)])
-def test_clients_that_have_converged_are_not_split(share: float, splits: bool) -> None:
-    rule = rule_of(longest_norm=share)
+def test_clients_that_have_converged_are_not_split(
+    share: float, splits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forager.strategies.cohorts.cfl._LONGEST", share)
+    rule = rule_of()
     assert rule.learn(1, {"0": 1}, together(10.0)) is None
     assert (rule.learn(2, {"0": 2}, torn(1.0)) is not None) == splits
 
@@ -69,9 +71,12 @@ def test_clients_with_a_common_direction_are_not_split() -> None:
 
 
 @pytest.mark.parametrize(("highest", "splits"), [(0.35, False), (1.0, True)])
-def test_clients_that_differ_without_groups_are_not_split(highest: float, splits: bool) -> None:
+def test_clients_that_differ_without_groups_are_not_split(
+    highest: float, splits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All around a circle: the mean is 0 and updates are long, but neighbours are alike."""
     angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
     updates = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    rule = rule_of(cross_similarity=highest)
+    monkeypatch.setattr("forager.strategies.cohorts.cfl._ALIKE", highest)
+    rule = rule_of()
     assert (rule.learn(1, {"0": 1}, clients(updates)) is not None) == splits

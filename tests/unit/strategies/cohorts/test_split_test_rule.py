@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,13 @@ START = to_record(small_model())
 
 def rule_of(**settings: int | float | str) -> SplitTestRule:
     """A rule that splits as soon as it sees groups."""
-    chosen = {"split-rounds": 1, "min-participants": 1} | settings
+    chosen = {"min-participants": 1} | settings
     keys = {f"split-test.{k.replace('_', '-')}": v for k, v in chosen.items() if k != "privacy"}
     more = {"privacy": settings["privacy"]} if "privacy" in settings else {}
-    return SplitTestRule(read_config({**keys, **more, "cohorts": "split-test", "num-clients": 12}))
+    given = {**keys, **more, "cohorts": "split-test", "num-clients": 12}
+    rule = SplitTestRule(read_config(given))
+    rule.core.rule = replace(rule.core.rule, rounds=1)
+    return rule
 
 
 def two_ways(keys: Sequence[str], seed: int = 0) -> CohortSignals:
@@ -93,33 +97,19 @@ class Asked:
 
 
 def test_clients_that_no_cohort_knows_are_asked_once_and_start_where_they_fit() -> None:
-    rule, asked = split_rule(ask_newcomers=3), Asked()
-    for number in (2, 3, 4):
-        rule.regroup(asked.scene(number))
+    rule, asked = split_rule(), Asked()
+    rule.regroup(asked.scene(2))
     assert asked.keys == []  # the models are still much the same
-    assert places(rule, asked.scene(4))["10"] == ""  # so these sit out
-    rule.regroup(asked.scene(5))
-    rule.regroup(asked.scene(6))
+    assert places(rule, asked.scene(2))["10"] == ""  # so these sit out
+    rule.regroup(asked.scene(3))
+    rule.regroup(asked.scene(4))
     assert asked.keys == [["10", "11"]]
-    found = places(rule, asked.scene(6))
+    found = places(rule, asked.scene(4))
     assert {key: found[key] for key in KEYS} == {key: f"0.{int(key) % 2}" for key in KEYS}
 
 
-def test_they_are_asked_in_the_second_round_after_a_split_by_default() -> None:
-    rule, asked = split_rule(), Asked()
-    rule.regroup(asked.scene(2))
-    assert asked.keys == []
-    rule.regroup(asked.scene(3))
-    assert asked.keys == [["10", "11"]]
-
-
-@pytest.mark.parametrize(
-    "settings", [{"ask_newcomers": 0}, {"privacy": "local-dp", "ask_newcomers": 5}]
-)
-def test_clients_that_may_not_be_asked_try_every_cohort_and_stay_with_the_best(
-    settings: dict[str, Any],
-) -> None:
-    rule, asked = split_rule(**settings), Asked()
+def test_clients_that_may_not_be_asked_try_every_cohort_and_stay_with_the_best() -> None:
+    rule, asked = split_rule(privacy="local-dp"), Asked()
     for number in range(2, 6):
         rule.regroup(asked.scene(number))
         found = places(rule, asked.scene(number))
@@ -166,11 +156,11 @@ def test_a_client_that_does_not_fit_is_asked_and_moves_only_if_another_model_is_
 
 
 def test_a_restart_remembers_who_is_where_and_when_the_last_split_was() -> None:
-    rule, fresh, asked = split_rule(ask_newcomers=3), rule_of(ask_newcomers=3), Asked()
+    rule, fresh, asked = split_rule(), rule_of(), Asked()
     fresh.load_state_dict(tree.from_bytes(tree.to_bytes(rule.state_dict(), "test"), "test"))
-    fresh.regroup(asked.scene(4))
-    assert places(fresh, asked.scene(4)) == places(rule, asked.scene(4))
-    fresh.regroup(asked.scene(5))
+    fresh.regroup(asked.scene(2))
+    assert places(fresh, asked.scene(2)) == places(rule, asked.scene(2))
+    fresh.regroup(asked.scene(3))
     assert asked.keys == [["10", "11"]]
 
 
@@ -282,9 +272,7 @@ def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: b
     assert layer.own_start == expected
 
 
-@pytest.mark.parametrize(
-    "key", ["split-test.parts", "split-test.split-rounds", "auxo.min-participants"]
-)
+@pytest.mark.parametrize("key", ["split-test.parts", "auxo.min-participants"])
 def test_no_part_at_all_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key} = 0: input should be greater than or equal to 1"):
         read_config({key: 0})

@@ -61,7 +61,6 @@ def test_fedcor_asks_nobody_between_two_looks_at_the_losses(tmp_path):
         tmp_path,
         client_selector="fedcor",
         fedcor__warm_up=2,
-        fedcor__every=9,
         clients_per_round=2,
         num_server_rounds=7,
     )

@@ -129,14 +129,14 @@ def test_updates_that_are_too_large_are_refused() -> None:
 
 
 def test_a_measured_time_replaces_guesses_and_never_a_newer_measurement() -> None:
-    times = ResponseTimes(deadline=10.0)
+    times = ResponseTimes(longest=10.0)
     times.late("a", 10.0, 1)
     times.late("a", 10.0, 3)  # asked again before its reply has come
     times.came_late("a", 12.0, 1)
     assert times.seconds(["a"]).tolist() == [12.0]
     times.late("a", 10.0, 6)
     assert times.seconds(["a"]) > 12.0
-    fresh = ResponseTimes(deadline=10.0)
+    fresh = ResponseTimes(longest=10.0)
     fresh.load_state_dict(times.state_dict())
     fresh.came_late("a", 12.0, 3)
     assert fresh.seconds(["a"]).tolist() == pytest.approx([12.0])

@@ -390,7 +390,6 @@ def test_with_local_noise_a_reply_tells_nothing_else_of_the_data(small: dict[str
         {"client-selector": "oort"},
         {"client-selector": "support-diversity"},
         {"client-selector": "signed-diversity"},
-        {"data-selector": "reservoir", "stream.ingest": "every-round"},
         {"strategy": "ode-balanced"},
         {"strategy": "ode", "ode.noise": 1.0},
         {"strategy": "ode", "ode.coordinate": False},

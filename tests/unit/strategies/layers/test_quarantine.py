@@ -1,4 +1,5 @@
 import io
+import math
 import re
 import zipfile
 from collections.abc import Callable
@@ -489,6 +490,16 @@ def test_evaluation_replies_are_checked_too() -> None:
     mean = np.average([int(key) / 10 for key in GOOD], weights=weights)
     assert metrics["accuracy"] == pytest.approx(mean)
     assert len(notes.of(Quarantined)) == 1
+
+
+@pytest.mark.parametrize(("name", "refused"), [("accuracy", 0), ("loss", 1)])
+def test_an_undefined_metric_is_dropped_and_a_loss_must_be_finite(name: str, refused: int) -> None:
+    layer, notes = quarantine()
+    told = MetricRecord({"num-examples": 5, "accuracy": 0.5, "loss": 1.0, name: math.nan})
+    grid = FakeGrid(KEYS, {BAD: lambda message, key, look: [answer(message, {METRICS: told})]})
+    messages = layer.configure_evaluate(1, to_record(small_model()), ConfigRecord(), grid)
+    assert layer.aggregate_evaluate(1, grid.send_and_receive(messages)) is not None
+    assert len(notes.of(Quarantined)) == refused
 
 
 def test_a_long_run_does_not_pile_up_norms() -> None:

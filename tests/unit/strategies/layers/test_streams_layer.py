@@ -18,7 +18,7 @@ from fakes import (
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import Quarantined, StoragePlanned, StreamsStored
-from forager.core.methods.ode import Ode
+from forager.core.methods.ode import OdeSettings
 from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import (
@@ -32,11 +32,12 @@ from forager.core.wire.keys import (
     PLAN,
     ROUND,
 )
+from forager.selectors.stream_selectors.storage_plan import StoragePlan
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.streams import Streams
 
 SIZE = 4
-BALANCED = Ode(quantities="proportional", client_weights="velocity", clients_per_label=0)
+BALANCED = OdeSettings()
 
 
 def profile(velocity: list[float], **other: Any) -> ConfigRecord:
@@ -67,7 +68,7 @@ class Device:
 
 def streams(**settings: Any) -> tuple[Streams, Notes]:
     inner = FedAvg(min_train_nodes=1, min_available_nodes=1, fraction_evaluate=0.0)
-    own = {name: settings.pop(name) for name in Ode.model_fields.keys() & settings.keys()}
+    own = {name: settings.pop(name) for name in OdeSettings.model_fields.keys() & settings.keys()}
     ode = BALANCED.model_copy(update=own) if settings.pop("plans", True) else None
     layer = Streams(inner, 3, SIZE, ode, **settings)
     return layer, listening_to(layer)
@@ -84,7 +85,7 @@ def play(layer: Layer, grid: FakeGrid, number: int = 1) -> dict[str, dict[str, A
 
 
 def test_clients_are_asked_once_and_told_what_to_store() -> None:
-    layer, notes = streams(clients_per_label=1, quantities="even", client_weights="stored")
+    layer, notes = streams(plan=StoragePlan(0.2, 1, 0, "even", True))
     grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 1.0])})
     told = play(layer, grid)
     assert list(told["0"][PLAN]["quota"]) == [6, 0, 0]
@@ -126,7 +127,7 @@ def test_the_estimate_is_the_mean_of_last_reports_by_velocity() -> None:
 
 
 def test_a_new_plan_is_made_only_when_something_changed() -> None:
-    layer, notes = streams(replan=0.2)
+    layer, notes = streams()
 
     def plans_after(rounds: range, first: list[float], second: list[float]) -> int:
         devices = {"0": Device(first, arrived=900), "1": Device(second, arrived=900)}
@@ -283,19 +284,6 @@ def test_rules_without_a_plan_are_told_nothing() -> None:
     told = play(layer, FakeGrid("0", {"0": Device([1.0, 1.0, 0.0])}))
     assert not {PLAN, ESTIMATE} & set(told["0"])
     assert notes.of(StreamsStored)[0].arrived == 9
-
-
-def test_whoever_does_not_train_is_told_of_every_round_if_asked_for() -> None:
-    told = {}
-    for every_round in (False, True):
-        layer, _ = streams(every_round=every_round, plans=False)
-        layer.inner.fraction_train = 0.5  # type: ignore[attr-defined]
-        grid = FakeGrid("01", {"0": Device([4.0, 1.0, 0.0]), "1": Device([1.0, 2.0, 1.0])})
-        for number in (1, 2, 3):
-            play(layer, grid, number)
-        assert len(grid.of_kind("train")) == 3
-        told[every_round] = len(grid.of_kind(INGEST))
-    assert told == {False: 2, True: 2 + 3}  # both once for their profile; the idle one every round
 
 
 def test_state_survives() -> None:

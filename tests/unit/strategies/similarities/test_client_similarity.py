@@ -19,7 +19,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from forager.core.config import read_config
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.log.events import Quarantined, SimilarityFound
-from forager.core.methods.ios import Ios
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import HISTOGRAM, METRICS, PAYLOAD, SIGNATURE, SUPPORT
@@ -351,7 +350,7 @@ def test_changes_are_compared_with_their_signs_and_not_kept(signatures):
         "b": signed_codes(indices, turned),
         "c": signed_codes(indices, -turned),
     }
-    hashing = Hashing(config[Ios].hashes)
+    hashing = Hashing(128)
     for key, codes in clients.items():
         if signatures:
             payload = encode_signature(hashing.sign_changes(codes), codes.size, size, tag)

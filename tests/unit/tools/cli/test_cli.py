@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 COMMANDS = [
     *("run", "resume", "diagnose", "compare", "watch", "report", "donors", "predict"),
-    *("demo", "methods", "keys", "new-task", "doctor"),
+    *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 ]
 
 
@@ -68,7 +68,8 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
         (["demo", "fedavg"], "unknown demo 'fedavg'"),
         (["methods", "ort"], "did you mean 'oort'"),
         (["keys", "lerning-rate"], "did you mean 'learning-rate'"),
-        (["new-task", "my-task.py"], "choose a name that Python can import"),
+        (["init", "my_task"], "small letters, digits and hyphens"),
+        (["init", "asyncio"], "a module of this name exists already"),
         (["compare", "fedavgg"], "fedavgg"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -88,57 +89,11 @@ def test_what_flower_would_find_late_is_found_early(
     (place / "runs" / "mine").mkdir(parents=True)
     assert main(["run", "-c", "run-name='mine'"]) == 2
     assert "exists already. Choose another name" in capsys.readouterr().err
-    assert main(["new-task"]) == 0
-    assert main(["run", "-c", "task='mytask:load' model='mytask:build'"]) == 2
+    (place / "mytask.py").write_text("def load(): ...")
+    assert main(["run", "-c", "task='mytask:load'"]) == 2
     said = capsys.readouterr().err
     assert "does not travel with the app" in said
     assert "--local" in said
-
-
-def test_from_a_new_task_to_a_prediction(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["new-task", "moons.py"]) == 0
-    keys = re.search(r'-c "(.+)"', capsys.readouterr().out)
-    assert keys
-    (place / "rounds.toml").write_text("num-server-rounds = 9\nreport = false\n")
-    changed = ["-c", "rounds.toml", "-c", "num-server-rounds=3 run-name='first'"]
-    assert main(["run", "--local", "-c", keys[1], *changed]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^rounds +3$", said, re.MULTILINE)
-    assert len(re.findall(r"^  .*(?:report --open|demo|compare) ?.*$", said, re.MULTILINE)) == 3
-
-    assert main(["resume", "first", "--local", "-c", "num-server-rounds=4"]) == REFUSED
-    assert "--trust" in capsys.readouterr().err  # the folder names code: ask first
-    assert main(["resume", "first", "--local", "--trust", "-c", "num-server-rounds=4"]) == 0
-    assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
-    assert main(["report"]) == 0
-    assert (place / "runs" / "first" / "report.html").exists()
-
-    sys.path.insert(0, str(place))
-    import moons  # type: ignore[import-not-found]
-
-    data = moons.load()
-    np.savez("new.npz", x=data["x_test"], y=data["y_test"])
-    capsys.readouterr()
-    assert main(["predict", "latest", "new.npz", "--out", "answers.npz", "--trust"]) == 0
-    said = capsys.readouterr().out
-    last = json.loads((place / "runs/first/events.jsonl").read_text().splitlines()[-1])
-    assert last["event"] == "run-finished"
-    accuracy = re.search(r"accuracy: ([0-9.]+) %", said)
-    assert accuracy
-    assert float(accuracy[1]) > 80
-    with np.load("answers.npz") as answers:
-        assert answers["classes"].shape == (400,)
-        np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=1e-5)
-    np.savez("wide.npz", x=np.zeros((3, 5), np.float32))
-    assert main(["predict", "latest", "wide.npz", "--trust"]) == 2
-    assert "does not fit inputs of shape (5,)" in capsys.readouterr().err
-
-
-def test_a_task_file_is_not_written_over(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (place / "mine.py").write_text("precious")
-    assert main(["new-task", "mine"]) == 2
-    assert "exists already" in capsys.readouterr().err
-    assert (place / "mine.py").read_text() == "precious"
 
 
 def test_keys_and_methods_say_what_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,7 +172,7 @@ def test_the_app_is_found_from_anywhere(place: Path) -> None:
     assert app_folder() == PROJECT
     (place / "pyproject.toml").write_text('[tool.flwr.app.components]\nserverapp = "other:app"\n')
     assert app_folder() == PROJECT
-    (place / "pyproject.toml").write_text('serverapp = "forager.server:app"\n')
+    (place / "pyproject.toml").write_text('[tool.flwr.app.config]\ntask = ""\nstrategy = ""\n')
     assert app_folder() == place
 
 

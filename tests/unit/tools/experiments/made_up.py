@@ -8,7 +8,7 @@ from forager.tools.experiments.compare.budget import Budget
 from forager.tools.experiments.compare.candidates import Candidate
 from forager.tools.experiments.compare.comparison import Comparison
 from forager.tools.experiments.compare.halving import plan
-from forager.tools.experiments.compare.measures import level
+from forager.tools.experiments.measures import level
 from forager.tools.experiments.records import SweepRecord
 
 

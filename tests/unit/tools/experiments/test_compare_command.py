@@ -13,8 +13,9 @@ from forager.core.config import default_config, read_config
 from forager.core.tasks import load_task
 from forager.tools.cli.app import main as forager
 from forager.tools.experiments.compare.command import Options, run_comparison
-from forager.tools.experiments.compare.progress import ComparisonProgress
+from forager.tools.experiments.compare.schema import Document
 from forager.tools.experiments.fingerprint import fingerprint
+from forager.tools.experiments.progress import SweepProgress
 from forager.tools.experiments.records import SweepRecord
 
 STRATEGIES = ["fedavg", "fedprox", "fedyogi", "scaffold", "cosage"]
@@ -27,7 +28,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAKE_CALLS", str(path))
     # Drawing takes longer than all the rest; the page has tests of its own.
     monkeypatch.setattr(
-        "forager.tools.experiments.compare.command.render", lambda found: f"page of {found['best']}"
+        "forager.tools.experiments.compare.command.render", lambda found: f"page of {found.best}"
     )
     return path
 
@@ -73,21 +74,41 @@ def test_it_drops_the_hopeless_early_and_tells_what_to_run(
     assert {line.split()[0] for line in taken(calls)} == {"fedprox", "scaffold", "cosage"}
 
 
+def test_a_script_gets_json_by_the_schema_and_an_exit_code(
+    tmp_path: Path, calls: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    monkeypatch.setenv("FAKE_BROKEN", "scaffold")
+    assert run(folder, json=True) == 1
+    said = capsys.readouterr().out
+    found = Document.model_validate_json(said)  # nothing else is printed
+    (file,) = written(folder)
+    assert file.read_text() == said
+    assert (found.recommended, found.goal) == ("fedyogi", "server")
+    assert found.page == str(file.with_suffix(".html"))
+    broken = json.loads(said)["strategies"][-1]
+    assert (broken["name"], broken["failed"], broken["score"]["mean"]) == ("scaffold", 2, None)
+    assert not found.command.endswith("--json")
+    schema = Document.model_json_schema()
+    assert set(schema["properties"]) == set(json.loads(said))
+    assert {"type": "null"} in schema["$defs"]["Estimate"]["properties"]["mean"]["anyOf"]
+
+
 def test_what_was_interrupted_goes_on_with_the_same_command(
     tmp_path: Path,
     calls: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    folder, advance = tmp_path / "out", ComparisonProgress.advance
+    folder, advance = tmp_path / "out", SweepProgress.advance
 
-    def stop(progress: ComparisonProgress, record: SweepRecord) -> None:
+    def stop(progress: SweepProgress, record: SweepRecord) -> None:
         advance(progress, record)
         if progress.finished == 3:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(ComparisonProgress, "advance", stop)
+        patch.setattr(SweepProgress, "advance", stop)
         assert run(folder) == 130
     assert "the same command continues from here" in capsys.readouterr().err
     assert not written(folder)

@@ -1,11 +1,11 @@
 """The page of a comparison, without a browser."""
 
-import json
 import re
 from html.parser import HTMLParser
 
 from forager.tools.experiments.compare.document import document
 from forager.tools.experiments.compare.page import render
+from forager.tools.experiments.compare.schema import Document
 from made_up import comparison, seeds
 
 
@@ -24,7 +24,7 @@ class Page(HTMLParser):
 def test_it_is_one_file_that_needs_no_other() -> None:
     runs = {f"s{i}": seeds(0.05 * i, cost=10.0**i) for i in range(5)} | {"failed": []}
     found = document(comparison(runs, s0=0, failed=0), "forager compare")
-    text = render(json.loads(json.dumps(found, allow_nan=False)))
+    text = render(Document.model_validate_json(found.json_text()))
     page = Page(text)
     assert len(text) < 2_000_000
     assert page.tags.count("figure") == page.tags.count("figcaption") == 4

@@ -6,13 +6,16 @@ import pytest
 from fake_candidates import rows
 from forager.core.tasks.metrics import Metric
 from forager.tools.experiments.compare.charts import curves
+from forager.tools.experiments.compare.comparison import Comparison
 from forager.tools.experiments.compare.document import document
-from forager.tools.experiments.compare.findings import best_of, findings
-from forager.tools.experiments.compare.measures import at_equal, level
 from forager.tools.experiments.compare.page import render
 from forager.tools.experiments.compare.table import text_table
-from forager.tools.experiments.compare.verdict import verdict
+from forager.tools.experiments.measures import at_equal, level
 from made_up import comparison, record, seeds
+
+
+def verdict(found: Comparison) -> list[str]:
+    return document(found).verdict
 
 
 def test_no_difference_is_said_plainly_and_the_baseline_is_what_to_run() -> None:
@@ -34,8 +37,8 @@ def test_a_clear_lead_is_named_and_who_was_stopped_is_compared_where_it_was() ->
     )
     assert lines[-1].startswith("* Stopped early for being behind")
     assert "no more than chance" not in lines[-1]
-    assert best_of(slow) == "fedyogi"
-    assert [finding.name for finding in findings(slow)] == ["fedyogi", "fedavg", "late"]
+    assert document(slow).best == "fedyogi"
+    assert [finding.name for finding in document(slow).strategies] == ["fedyogi", "fedavg", "late"]
 
 
 MAE = Metric("mae", higher_is_better=False)
@@ -72,11 +75,11 @@ def test_the_lowest_error_wins() -> None:
         "The worst tenth of clients has 120 with fedyogi. "
         "At equal rounds, against fedyogi: fedavg (-20) better; late* (+60) worse."
     )
-    assert best_of(found) == "fedyogi"
-    assert [finding.name for finding in findings(found)] == ["fedyogi", "fedavg", "late"]
+    assert document(found).best == "fedyogi"
+    assert [finding.name for finding in document(found).strategies] == ["fedyogi", "fedavg", "late"]
     told = document(found)
-    assert told["recommended"] == "fedyogi"
-    assert told["strategies"][1]["against"]["rounds"]["verdict"] == "worse"
+    assert told.recommended == "fedyogi"
+    assert told.strategies[1].against["rounds"].verdict == "worse"
     assert "points" not in " ".join(lines)
 
 
@@ -104,7 +107,7 @@ def test_chance_is_not_taken_for_a_lead() -> None:
     lines = verdict(found)
     assert lines[0].startswith("Run fedavg: fedyogi came out ahead by 4.7 points [-15")
     assert "may be chance" in lines[0]
-    assert document(found)["recommended"] == "fedavg"
+    assert document(found).recommended == "fedavg"
     one = verdict(comparison({"fedavg": seeds(0.7)[:1], "fedyogi": seeds(0.8)[:1]}))
     assert "may be chance" in one[0]
     assert one[-1] == "With 1 seed chance cannot be judged well."
@@ -152,7 +155,7 @@ def test_several_models_are_judged_on_the_clients_own_data() -> None:
     ) in lines
     by_clients = comparison({"fedavg": plain, "split-test": specialised}, goal="clients")
     assert verdict(by_clients)[0] == "Run split-test: it beats fedavg by 20.0 points [20.0, 20.0]."
-    assert document(by_clients)["curves"]["split-test"]["mean"][-1] == 0.9
+    assert document(by_clients).curves["split-test"].mean[-1] == 0.9
 
 
 def test_two_seeds_have_no_interval_worth_showing() -> None:

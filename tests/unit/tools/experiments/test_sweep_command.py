@@ -55,7 +55,7 @@ def test_quickstart_prints_tables_and_draws_curves(
     lines = output.err.splitlines()
     runs = sorted(line.partition("] ")[2].partition(":")[0] for line in lines)
     assert runs == sorted(f"{cell} seed {seed}" for cell in STRATEGIES for seed in (0, 1))
-    assert re.fullmatch(r"\[6/6\] .*: completed in \d+\.\d s, about 0:00:00 left", lines[-1])
+    assert re.fullmatch(r"\[6/6\] .*: \d+ rounds in \d+\.\d s, about 0:00:00 left", lines[-1])
     configs = {record.cell: record.config for record in read_records(path)}
     assert configs["fedyogi"] == {"task": "digits", "strategy": "fedyogi", "num-server-rounds": 4}
 
