@@ -36,7 +36,7 @@ class ModelFit(ClientHook):
 
     def training(self, settings: TrainSettings) -> TrainSettings:
         """Take one step in round 1."""
-        plain = replace(settings, optimiser="sgd", clip_norm=0.0, accumulate=1, weight_decay=0.0)
+        plain = replace(settings, optimiser="sgd", clip_norm=0.0, weight_decay=0.0)
         return replace(plain, steps=1, batch_size=_SAMPLES) if self._probes else settings
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
