@@ -11,10 +11,6 @@ from .study import Study
 DATA: dict[str, Settings] = {
     "digits": {"task": "digits", "num-clients": 20},
     "blobs": {"task": "blobs", "num-clients": 20},
-    "Fashion-MNIST": {
-        **{"study.data": "fashion", "num-clients": 30, "learning-rate": 0.05},
-        **{"model": "mlp", "net.hidden": 64},
-    },
 }
 
 
