@@ -18,7 +18,7 @@ import numpy as np
 from ..core.storage.files import replacing
 from ..server_app.run_folder import RunFolder
 from ..tools.cli.diagnose import examined
-from ..tools.diagnose.advice import PROFILE, alike_records, most_alike
+from ..tools.diagnose.advice import PROFILE, alike_records, interval, most_alike
 from ..tools.diagnose.evidence import Evidence
 from ..tools.diagnose.findings import findings
 from ..tools.experiments.provenance import ROOT
@@ -62,9 +62,9 @@ def check(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, float,
     for record in records:
         others = [other for other in records if other is not record]
         near = most_alike(record["profile"], others)
-        gains = [gain for other in near for gain in other["gains"]]
-        if gains:
-            told.append((record["name"], float(np.mean(record["gains"])), min(gains), max(gains)))
+        if near:
+            _, low, high = interval(near)
+            told.append((record["name"], float(np.mean(record["gains"])), low, high))
     return told
 
 

@@ -56,7 +56,7 @@ def doubts(
     wrong = max(0.0, float(np.median(1 - usual / right)))
     known = float(right[-1])
     chance = 2 * np.sqrt((1 - known) / known / max(1, clean_samples))
-    seen = np.isfinite(agree).any(axis=0)
+    seen = np.asarray(np.isfinite(agree).any(axis=0))
     # A client of rare classes is understood in some round; one with wrong labels in none.
     ratios = agree[:, seen] / np.maximum(usual, right)[:, None]
     shares = np.maximum(0.0, 1 - np.nanmax(ratios, axis=0))

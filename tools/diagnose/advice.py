@@ -52,12 +52,19 @@ def expected(found: Mapping[str, Finding]) -> str:
     nearest = most_alike(values, alike_records())
     if not nearest:
         return "not known: no data set of the records looks alike"
-    gains = 100 * np.concatenate([record["gains"] for record in nearest])
+    mean, low, high = interval(nearest)
     names = ", ".join(record["name"] for record in nearest)
     return (
-        f"{gains.mean():+.1f} points over FedAvg on clients' own data after 60 rounds "
-        f"({gains.min():+.1f} to {gains.max():+.1f}), as on {names}, which look most alike"
+        f"{100 * mean:+.1f} points over FedAvg on clients' own data after 60 rounds "
+        f"({100 * low:+.1f} to {100 * high:+.1f}), as on {names}, which look most alike"
     )
+
+
+def interval(records: Sequence[Record]) -> tuple[float, float, float]:
+    """Return the mean gain over all seeds of some data sets, and two deviations either side."""
+    gains = np.concatenate([record["gains"] for record in records])
+    mean, half = float(gains.mean()), 2 * float(gains.std(ddof=1))
+    return mean, mean - half, mean + half
 
 
 def most_alike(values: Mapping[str, float], records: Sequence[Record]) -> list[Record]:
