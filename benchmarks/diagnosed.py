@@ -75,11 +75,13 @@ def tables(results: Results) -> str:
         wanted = PLANTED[planted]
         found: Counter[str] = Counter()
         for row in runs:
-            found.update(name for name in PARTS if row[f"found {name}"])
+            found.update(name for name in PARTS if row.get(f"found {name}"))
         right = found[wanted] if wanted else sum(not any(_found(row)) for row in runs)
         others = ", ".join(f"{name} {count}" for name, count in found.items() if name != wanted)
         rows.append(f"| {data} | {planted}: {way} | {right} of {len(runs)} | {others} |")
-    long = [r.rows[-1] for name, c in results.runs.items() if "long" in name for r in c.values()]
+    long: list[Any] = [
+        r.rows[-1] for name, c in results.runs.items() if "long" in name for r in c.values()
+    ]
     told, held = (sum(row[f"found {n}"] for row in long) for n in ("forecasts", _HOLD))
     told_of = f"{told:.0f} of {len(TARGETS) * len(long)}"
     return "\n".join([*rows, "", f"Forecasts made: {told_of}; that hold: {held:.0f}."])

@@ -49,7 +49,7 @@ from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import RUNS_ON, check_same_place, check_same_run, place_of, restore
-from .retries import RunPlan
+from .retries import LoopPlan
 from .run_folder import RunFolder
 from .title import run_title
 
@@ -167,13 +167,14 @@ def _federation(
     )
 
 
-def _plan(config: RunConfig, frozen: str) -> RunPlan:
-    return RunPlan(
+def _plan(config: RunConfig, frozen: str) -> LoopPlan:
+    return LoopPlan(
         num_rounds=config.num_server_rounds,
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
         roll_back_after=config.round.roll_back_after,
+        late_counts=config[Aggregation].late,
         title=run_title(config),
         config=config.flat(),
         frozen=frozen,

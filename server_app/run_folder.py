@@ -76,7 +76,7 @@ class RunFolder:
         if os.path.lexists(path):
             raise RunFolderError(
                 f"output-dir = {str(output_dir)!r} already holds a run {path.name!r}: "
-                f"choose another run-name, or go on with that run: forager resume {path}"
+                f"choose another run-name, or continue that run: forager resume {path}"
             )
         return cls(path)._prepare(output_dir)
 

@@ -90,7 +90,7 @@ def _flower() -> Finding:
 
     if app_folder() is None:
         advice = "forager init writes one; forager run --local works without"
-        return Finding("simulation", "note", "here is no Flower app of Forager's", advice)
+        return Finding("simulation", "note", "this folder is not a Forager app", advice)
     if find_spec("ray") is None:
         advice = "pip install 'forager-fl[simulation]'; forager run --local works without"
         return Finding("simulation", "note", "Ray is not installed", advice)

@@ -32,8 +32,8 @@ SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
 AGREEMENT = "agreement"  # rides on training replies: share of labels that the model confirms
-DOUBT = "doubt"  # entry of CONFIG: clients weigh samples by what the model makes of their labels
-PROBED = "probed"  # likewise, of how many samples the single step of an examined client was
+DOUBT = "doubt"  # entry of CONFIG: how sharply clients weigh doubtful labels; 0: only look at them
+PROBED = "probed"  # of how many samples the single step of an examined client was
 AS_IT_CAME = "as-it-came"  # entry of CONFIG and of METRICS in an evaluation: without tuning
 UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 
@@ -48,6 +48,7 @@ REFERENCE = "reference"
 # What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
+WORK = "work"  # ConfigRecord with the steps of one client
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: its request
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)

@@ -149,7 +149,8 @@ class Auxo:
         Now and then that is another than the best. Clients on the blacklist are left out.
         """
         self._delivered(keys, requests)
-        leaves, rates = self.leaves(), [self._exploration_of(leaf) for leaf in self.leaves()]
+        leaves, initial, decay = self.leaves(), self.exploration, self.decay
+        rates = [exploration_rate(self._leaves[leaf].round, initial, decay) for leaf in leaves]
         rewards = Claims.of(requests, self.tree).rewards
         chosen = choose_leaves(rewards, rates, self._rng)
         best = np.argmax(rewards, axis=1)
@@ -168,9 +169,6 @@ class Auxo:
         for key, other in zip(keys, drawn.tolist(), strict=True):
             groups[self._where.get(key, leaves[other])].append(key)
         return groups
-
-    def _exploration_of(self, leaf: str) -> float:
-        return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
 
     def feedback_for(self, key: str) -> Feedback | None:
         """Return what to send to a client with its next message."""

@@ -66,7 +66,7 @@ def diagnose(
                 print(run_command(overrides))
                 return
             code, folder = trained(overrides, local=local)
-        if code:
+        if code or folder is None:
             raise typer.Exit(code)
         lines, page = diagnosed(RunFolder.open(folder), target)
     print("", *(f"{name:<16} {text}" for name, text in lines.items()), "", sep="\n")

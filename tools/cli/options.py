@@ -68,8 +68,10 @@ def errors_in_words() -> Iterator[None]:
         from ...server_app.callbacks.checkpoint import CheckpointError
         from ...server_app.retries import RunFailed
         from ...server_app.run_folder import RunFolderError
+        from ..experiments.records import SweepError
 
-        if isinstance(error, ConfigError | TaskError | RunFolderError | CheckpointError):
+        words = ConfigError | TaskError | RunFolderError | CheckpointError | SweepError
+        if isinstance(error, words):
             print(error, file=sys.stderr)
             raise typer.Exit(REFUSED) from None
         if isinstance(error, RunFailed):

@@ -14,21 +14,22 @@ _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it ha
 @app.command(
     epilog=examples(
         ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-        ("forager predict runs/mine new.npz --out answers.npz", "keep what is predicted"),
+        ("forager predict runs/mine new.npz --out answers.npz", "save the predictions"),
         ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
     )
 )
 def predict(
     run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
     data: Annotated[
-        Path, typer.Argument(help="An .npz file with x (or x_test); y (or y_test) is compared.")
+        Path,
+        typer.Argument(
+            help="An .npz file with x (or x_test); with y (or y_test), metrics are printed."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="An .npz file to write predictions and scores to.")
     ] = None,
-    client: Annotated[
-        str, typer.Option(help="Use the model that this client would get: that of its cohort.")
-    ] = "",
+    client: Annotated[str, typer.Option(help="Use the model of this client's cohort.")] = "",
     cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,

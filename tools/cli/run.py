@@ -115,7 +115,7 @@ def trained(
 def _missing(folder: Path | None) -> str:
     """Return what Flower's simulation lacks here."""
     if folder is None:
-        return "here is no Flower app of Forager's (forager init writes one)"
+        return "this folder is not a Forager app (forager init creates one)"
     if find_spec("ray") is None:
         return "Ray is not installed (pip install 'forager-fl[simulation]')"
     return ""
@@ -134,7 +134,7 @@ def _in_this_process(overrides: dict[str, Scalar]) -> tuple[int, Path]:
     if result.reason == "interrupted":
         if any(result.folder.glob("checkpoints/*.safetensors")):
             trust = trust_option(overrides)
-            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local{trust}")
+            print(f"\nTo continue: {command_name()} resume {short(result.folder)} --local{trust}")
         return _INTERRUPTED, result.folder
     print(f"\n{suggestions(overrides, result.folder)}")
     return 0, result.folder

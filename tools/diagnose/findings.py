@@ -1,5 +1,6 @@
 """What is the matter with a federation: one line for each thing that may be."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -42,7 +43,10 @@ class Finding:
 def findings(seen: Evidence, target: float | None = None) -> dict[str, Finding]:
     """Return all lines by name; a part that fails is left out and says so."""
     found = {}
-    for name, part in {**PARTS, "target": partial(rounds_and_bytes, target=target)}.items():
+    last: dict[str, Callable[[Evidence], Finding]] = {
+        "target": partial(rounds_and_bytes, target=target)
+    }
+    for name, part in {**PARTS, **last}.items():
         try:
             found[name] = part(seen)
         except CannotTell as reason:
@@ -216,7 +220,7 @@ def rounds_and_bytes(seen: Evidence, target: float | None) -> Finding:
     return Finding(f"{here}; {takes}", False, middle)
 
 
-PARTS = {
+PARTS: dict[str, Callable[[Evidence], Finding]] = {
     "label skew": label_skew,
     "quantity skew": quantity_skew,
     "groups": groups,

@@ -88,7 +88,7 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
     keys = "strategy='fedavg' num-server-rounds=3 run-name='first' report=false"
     assert main(["run", "--local", "-c", keys]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^rounds +3$", said, re.MULTILINE)
+    assert re.search(r"^rounds +3 in ", said, re.MULTILINE)
     config = json.loads((app / "runs/first/config.json").read_text())
     assert config["overrides"]["task"] == f"{MODULE}.task:Task"
     assert config["num-clients"] == 8
