@@ -93,20 +93,11 @@ class ScaledInputs(nn.Module):
 
 def task_of_run(run: str | Path, *, trust: bool = False) -> Task | None:
     """Return the task of a run; None if its data are not here."""
-    task = load_task(_spec(RunFolder(run), trust))
     try:
+        task = load_task(_spec(RunFolder(run), trust))
         return task if task.problem else None
     except TaskError:
         return None
-
-
-def problem_of_run(run: str | Path, *, trust: bool = False) -> Problem:
-    """Return what a run learned; classification if its data are not here."""
-    try:
-        task = task_of_run(run, trust=trust)
-    except TaskError:
-        return Classification()
-    return task.problem if task else Classification()
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class Artifacts(Callback):
                 _log.exception("%s could not be written", self.folder.path / name)
 
     def _write_supports(self, loop: Loop) -> None:
-        """Write what clients sent of their supports, to be analysed."""
         collected = loop.strategy.collected()
         if collected:
             tree.save(self.folder.supports_path, collected, SUPPORTS)

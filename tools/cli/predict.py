@@ -59,7 +59,7 @@ def predict(
         if trust or app_settings():
             find_own_modules()
         task = models.task_of_run(folder, trust=trust)
-        problem = models.problem_of_run(folder, trust=trust)
+        problem = task.problem if task else models.Classification()
         inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
         if client:
             cohort = models.cohort_of(folder, client)

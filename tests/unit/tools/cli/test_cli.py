@@ -160,7 +160,7 @@ def test_the_doctor_survives_what_it_finds(
     def _broken() -> checks.Finding:
         raise RuntimeError("no luck")
 
-    quick = (checks._python, checks._disk, checks._data, checks._ports)
+    quick = (checks._machine, checks._disk, checks._data, checks._ports)
     monkeypatch.setattr(checks, "_CHECKS", quick)
     assert main(["doctor"]) == 0
     monkeypatch.setattr(checks, "_CHECKS", (*quick, _broken))
