@@ -6,7 +6,7 @@ from pathlib import Path
 from ...server_app.run_folder import RunFolder, RunFolderError
 from ..report.formatting import natural_order
 from ..report.html_page import page
-from ..report.tables import sortable_table, table
+from ..report.tables import sortable_table
 from .advice import advice
 from .evidence import Evidence
 from .findings import Finding, findings
@@ -33,7 +33,8 @@ def diagnose(folder: RunFolder, target: float | None = None) -> tuple[dict[str, 
     lines = {name: finding.text for name, finding in found.items()}
     lines |= advice(found, folder.read_config().get("overrides", {}))
     title = f"Diagnosis of {folder.path.name}"
-    body = f"<h1>{escape(title)}</h1>{table(('', ''), [(k, escape(v)) for k, v in lines.items()])}"
+    told = "".join(f"<p><b>{name}</b>: {escape(text)}</p>" for name, text in lines.items())
+    body = f"<h1>{escape(title)}</h1>{told}"
     path = folder.write_text("diagnosis.html", page(title, body + _clients(found), []))
     return lines, path
 
