@@ -7,10 +7,10 @@ from .page import unfolded
 _HEAD = """\
 # The arena
 
-What is a rule of who trains worth? Every rule runs on the same data sets with the same seeds, and
-is compared with lots: after as many rounds, when as many bytes were spent, and when as much
-simulated time has passed. Rules that look best after as many rounds need not be best in time,
-where waiting for slow devices counts."""
+What is a rule of who trains worth? At equal rounds taking turns (`aoi`, `round-robin`) is hard to
+beat; in simulated time, where waiting for slow devices counts, Oort is, which avoids them. Every
+rule runs on the same data sets with the same seeds, and is compared with lots: after as many
+rounds, when as many bytes were spent, and when as much simulated time has passed."""
 _OWN = """\
 A rule of your own gets its row:
 
