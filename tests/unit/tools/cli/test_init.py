@@ -94,7 +94,7 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
     assert config["num-clients"] == 8
 
     assert main(["resume", "--local", "-c", "num-server-rounds=4"]) == 0  # its own code is trusted
-    assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^rounds +4 in ", capsys.readouterr().out, re.MULTILINE)
     assert main(["report"]) == 0
     assert (app / "runs/first/report.html").exists()
 
