@@ -21,10 +21,9 @@ from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
 from ..core.wire.replies import Replies
 from ..core.wire.requests import Requests
-from .clients import VirtualClients, is_simulated
-from .device.file_lock import Claim
+from .clients import VirtualClients, client_keys, is_simulated
+from .device.file_lock import FileClaim
 from .device.state import ClientState, state_path
-from .identity import client_keys
 
 if TYPE_CHECKING:  # a client that only says who it is does without torch
     from ..core.config import RunConfig
@@ -231,7 +230,7 @@ class ClientRow:
     def __init__(self, batch: ClientBatch, place: int) -> None:
         self.batch, self.place, self.key = batch, place, batch.keys[place]
         self._store: SampleStore | None = None
-        self._claim: Claim | None = None
+        self._claim: FileClaim | None = None
         self._closed = self._abandoned = False
 
     @property
@@ -350,5 +349,5 @@ class ClientRow:
         earlier = _open_rows.get(path)
         if earlier is not None:
             earlier.abandon()
-        self._claim = Claim(path, self.key)
+        self._claim = FileClaim(path, self.key)
         _open_rows[path] = self

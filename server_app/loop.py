@@ -24,9 +24,17 @@ from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import RunOver, as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .exchange import Exchange
-from .interrupt import Interrupted, stop_on_signals
 from .post import Post
-from .retries import AllRefused, NobodyThere, Patience, RoundFailed, RunFailed, RunPlan
+from .retries import (
+    AllRefused,
+    Interrupted,
+    LoopPlan,
+    NobodyThere,
+    Patience,
+    RoundFailed,
+    RunFailed,
+    stop_on_signals,
+)
 
 _log = logging.getLogger("forager")
 
@@ -47,7 +55,7 @@ class Loop:
         strategy: Strategy,
         grid: Post,
         arrays: ArrayRecord,
-        plan: RunPlan,
+        plan: LoopPlan,
         *,
         evaluate: Evaluate,
         callbacks: Sequence[Callback] = (),
@@ -363,7 +371,6 @@ class Loop:
 
 
 def _name(callback: Callback) -> str:
-    """Return what a callback's state is called in checkpoints."""
     return type(callback).__name__.removesuffix("Callback")
 
 

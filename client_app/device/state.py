@@ -16,7 +16,7 @@ from flwr.app import Context
 
 from ...core.storage import tree
 from ...core.storage.files import remove_leftovers, set_aside
-from ..identity import client_key
+from ..clients import client_key
 from .context_memory import RUN, recall, remember
 from .file_lock import hold
 

@@ -32,7 +32,7 @@ SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
 AGREEMENT = "agreement"  # rides on training replies: share of labels that the model confirms
-DOUBT = "doubt"  # entry of CONFIG: clients weigh samples by what the model makes of their labels
+DOUBT = "doubt"  # entry of CONFIG: how sharply clients weigh doubtful labels; 0: only look at them
 UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 
 # Entries of METRICS in the answer to ASK_MOMENTS: one number per feature of the inputs

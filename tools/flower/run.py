@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
-from ...server_app.interrupt import Interrupted, stop_on_signals
+from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
 from ..report import summary_table, write_report

@@ -19,7 +19,7 @@ from forager.tools.flower.env import PROJECT, app_folder, superlink_name
 from typer.testing import CliRunner
 
 COMMANDS = [
-    *("run", "resume", "compare", "watch", "report", "donors", "predict"),
+    *("run", "resume", "compare", "watch", "report", "donors", "predict", "export"),
     *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 ]
 
@@ -160,7 +160,7 @@ def test_the_doctor_survives_what_it_finds(
     def _broken() -> checks.Finding:
         raise RuntimeError("no luck")
 
-    quick = (checks._python, checks._disk, checks._data, checks._ports)
+    quick = (checks._machine, checks._disk, checks._data, checks._ports)
     monkeypatch.setattr(checks, "_CHECKS", quick)
     assert main(["doctor"]) == 0
     monkeypatch.setattr(checks, "_CHECKS", (*quick, _broken))
