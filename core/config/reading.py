@@ -49,7 +49,7 @@ def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
     'prox'
     >>> read_config({"learning-rate": "fast"})
     Traceback (most recent call last):
-    forager...ConfigError: run config: learning-rate = 'fast': input should be a valid ...
+    forager...ConfigError: run config: learning-rate = 'fast': must be a valid number...
     >>> read_config({"strategy": "cosag"})
     Traceback (most recent call last):
     forager...ConfigError: run config: strategy = 'cosag': ... did you mean 'cosage'?
@@ -147,11 +147,22 @@ def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
     return tree
 
 
+_BETTER = {  # wording, instead of pydantic's
+    "input should be": "must be",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+}
+
+
 def _explain(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         why = item["msg"].removeprefix("Value error, ").lower()
+        for said, better in _BETTER.items():
+            why = why.replace(said, better)
         lines.append(f"{key} = {item['input']!r}: {why}")
     return lines
 

@@ -36,7 +36,7 @@ def check_data(facts: DataFacts) -> list[str]:
     >>> for line in check_data(DataFacts(x=x, targets=np.array([1, 2, 3]), kind="classification")):
     ...     print(line)
     labels go from 1 to 3: class 0 has no sample, but an output of the model; subtract 1
-    column 1 of the inputs varies 4e+04 times as much as column 0; set data.scale = 'standard'
+    input column 1 varies 40,000 times as much as column 0; set data.scale = 'standard'
     """
     found = [
         _labels_from_one(facts),
