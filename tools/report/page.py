@@ -36,33 +36,14 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
 
     Each says itself whether there is something to see; a heading without any is left out.
     """
+    went = metric_charts.pictures(history) + participation_charts.PICTURES
+    went += choice_charts.PICTURES + cost_charts.PICTURES
+    shared = cohort_charts.pictures(history) + member_charts.PICTURES
+    trained_on = class_charts.SPREAD + coreset_charts.PICTURES + class_charts.STORED
     return (
-        (
-            "How it went",
-            (
-                *metric_charts.pictures(history),
-                *participation_charts.PICTURES,
-                *choice_charts.PICTURES,
-                *cost_charts.PICTURES,
-            ),
-        ),
-        (
-            "What clients trained on",
-            (
-                *class_charts.SPREAD,
-                *coreset_charts.PICTURES,
-                *class_charts.STORED,
-            ),
-        ),
-        (
-            "Who shares a model",
-            (
-                *cohort_charts.pictures(history),
-                *member_charts.PICTURES,
-                *cohort_charts.SPLITS,
-                *similarity_charts.PICTURES,
-            ),
-        ),
+        ("How it went", went),
+        ("What clients trained on", trained_on),
+        ("Who shares a model", shared + cohort_charts.SPLITS + similarity_charts.PICTURES),
         ("Faults and slow clients", trouble_charts.PICTURES),
     )
 
