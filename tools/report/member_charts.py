@@ -10,8 +10,8 @@ from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
+from .html_page import folded_table, text
 from .svg import Axes, Picture, Plot, draw
-from .tables import folded_table, text
 
 MOST_CLIENTS = 200  # rows of the picture, and of the table
 
