@@ -165,7 +165,6 @@ def client_mod(
 
 
 def _signed(reply: Message, context: Context) -> Message:
-    """Say in a reply who sent it."""
     if not reply.has_error() and CLIENT not in reply.content:
         attach(reply, CLIENT, ConfigRecord({CLIENT_KEY: client_key(context)}))
     return reply

@@ -38,6 +38,7 @@ from ..strategies.federation.releases import Releases
 from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
+from .callbacks.best_model import BestModel
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
@@ -271,7 +272,18 @@ def _callbacks(
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
-    callbacks: list[Callback] = [EarlyStopCallback(stop.patience, stop.target, metric), Progress()]
+    best = BestModel(
+        folder,
+        every=config.checkpoint.every,
+        metric=metric,
+        on_clients=config.cohorts != "none" and config.fraction_evaluate > 0,
+        frozen=frozen,
+    )
+    callbacks: list[Callback] = [
+        EarlyStopCallback(stop.patience, stop.target, metric),
+        Progress(),
+        best,
+    ]
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

@@ -371,7 +371,6 @@ class Loop:
 
 
 def _name(callback: Callback) -> str:
-    """Return what a callback's state is called in checkpoints."""
     return type(callback).__name__.removesuffix("Callback")
 
 

@@ -332,7 +332,6 @@ class Post(GridWrapper):
         return [form for form in self._forms if form.spared]
 
     def _drop_overdue(self, exchange: Exchange) -> set[str]:
-        """Give up open messages that have had their time."""
         overdue = self.ledger.overdue("train", self.clock.now())
         for assignment in self.ledger.give_up(overdue):
             key = self.federation.key(assignment.node)

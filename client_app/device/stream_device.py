@@ -303,7 +303,6 @@ class StreamDevice:
         self.row.reply(PLAN, filled(ConfigRecord, told))
 
     def _save(self) -> None:
-        """Save everything for the next contact, when the row is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),

@@ -8,7 +8,7 @@ Both go by the clients' requests; the server keeps only who asked for what, and 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -175,7 +175,6 @@ class Auxo:
         return self._posts.get(key)
 
     def _delivered(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> None:
-        """Forget the feedback that clients have taken in."""
         for key, request in zip(keys, requests, strict=True):
             if request and key in self._posts and self._posts[key].serial == request.serial:
                 del self._posts[key]
@@ -273,7 +272,6 @@ class Auxo:
             this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
 
     def _lied(self, this: LeafRound) -> NDArray[np.bool_]:
-        """Return whose request contradicts its update."""
         claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
         known, rewards = claims.known[:, column], claims.rewards[:, column]
         # By lengths: where a cohort has converged, honest updates are short and point anywhere.
@@ -285,7 +283,6 @@ class Auxo:
         return np.asarray(lied & np.any(this.points != 0, axis=1))
 
     def _split_if_due(self, this: LeafRound) -> list[str]:
-        """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)
         before = int(np.count_nonzero(this.members))
@@ -308,7 +305,7 @@ class Auxo:
             for name, leaf in self._leaves.items()
         }
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
-        posts = {key: asdict(one) for key, one in self._posts.items()}
+        posts = {key: dict(vars(one)) for key, one in self._posts.items()}
         state |= {"where": dict(self._where), "posts": posts, "lies": self.lies.state_dict()}
         return state | {"rng": self._rng.bit_generator.state}
 

@@ -89,7 +89,6 @@ class Checkpoints(Callback):
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, oldest round first."""
     found = (path for path in folder.glob("round-*.safetensors") if _NAME.fullmatch(path.name))
     return sorted(found, key=_round_of)
 
