@@ -150,7 +150,11 @@ def traffic_sentence(history: History) -> str:
     total = down + up + selecting
     if not total:
         return "No traffic was counted."
-    tests = f" Testing on clients took {data_size(testing)} more." if testing else ""
+    tests = (
+        f" Testing on clients and asking who they are took {data_size(testing)} more."
+        if testing
+        else ""
+    )
     instead = _instead(history)
     return (
         f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
