@@ -36,6 +36,9 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="[RUN]", help="A run's folder; the newest in runs/ by default.")
 ]
 RunsOption = Annotated[Path, typer.Option("--runs", help="The folder that holds runs.")]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="The model of the best round (best.safetensors).")
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Run code that the run's config.json names.")
 ]

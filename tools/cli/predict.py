@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, RunsOption, TrustOption, app, errors_in_words, examples, run_folder
+from .options import (
+    REFUSED,
+    BestOption,
+    RunsOption,
+    TrustOption,
+    app,
+    errors_in_words,
+    examples,
+    run_folder,
+)
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
@@ -14,7 +23,7 @@ _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it ha
 @app.command(
     epilog=examples(
         ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-        ("forager predict runs/mine new.npz --out answers.npz", "save the predictions"),
+        ("forager predict runs/mine new.npz --best --out answers.npz", "by the best round's model"),
         ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
     )
 )
@@ -31,6 +40,7 @@ def predict(
     ] = None,
     client: Annotated[str, typer.Option(help="Use the model of this client's cohort.")] = "",
     cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
+    best: BestOption = False,
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
 ) -> None:
@@ -68,7 +78,7 @@ def predict(
             named = ", ".join(models.cohorts_with_models(folder))
             print(f"This is the model of all: cohorts {named} have their own. --client or --cohort")
             print("takes one of those.")
-        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, trust=trust)
+        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, best=best, trust=trust)
         answers = models.predict(model, inputs, problem)
         targets = arrays.get(name.replace("x", "y"))
         found = {} if targets is None else models.scored(model, inputs, targets, task)
