@@ -6,7 +6,7 @@ from ...core.learning.batches import batch_seed
 from ...core.learning.evaluation import evaluate_all
 from ...core.learning.serving import served_models, tune
 from ...core.tasks.errors import SayableError
-from ...core.wire.keys import NUM_EXAMPLES
+from ...core.wire.keys import AS_IT_CAME, NUM_EXAMPLES
 from ...core.wire.replies import Replies
 from ..batch import Arrays, ClientBatch
 from ..device.held_models import with_held_models
@@ -23,6 +23,10 @@ def evaluate_clients(batch: ClientBatch) -> Replies:
     side = batch.side
     check_frozen(batch)
     models = _tuned_models(batch)
+    if AS_IT_CAME in batch.told:
+        main, came = side.metrics[:1], own_models(batch)
+        plain = evaluate_all(side.trainer.model, came, data, side.problem, main)
+        batch.metrics[AS_IT_CAME] = [own[main[0].name] for own in plain]
     found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
     names = dict.fromkeys(name for own in found for name in own)
