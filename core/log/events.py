@@ -194,6 +194,7 @@ class Evaluated(Event):
     loss: Number = None
     cohorts: Mapping[str, Number] | None = None
     clients: Clients | None = None
+    untested: Count = 0  # clients too small to have held out test data
     spread: Mapping[str, Spread] | None = None
 
     def value(self, metric: str) -> float | None:
