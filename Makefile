@@ -34,7 +34,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean lock audit
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean lock audit hub release
 export CONFIG
 
 help: ## List the targets
@@ -162,6 +162,20 @@ wheel: $(STAMP) ## Build the wheel of the library, forager-fl, into dist/
 
 test-wheel: $(STAMP) ## Install the wheel elsewhere and run the app of docs/library.md on it by `flwr run`
 	$(BIN)/python -m pytest tests/wheel
+
+HUB := dist/hub/forager-quickstart
+# Flower's newest version by itself: it validates, and trains nothing
+HUB_FLOWER := .cache/hub
+
+hub: $(STAMP) ## Build the folder for Flower's Hub, and have Flower's own validation look at it
+	@rm -rf $(HUB) && $(FORAGER) init $(HUB)
+	@sed -i 's/^publisher = "you"/publisher = "forager"/' $(HUB)/pyproject.toml
+	@$(BIN)/python tests/hub/validate.py $(HUB)
+	@$(PYTHON) -m venv $(HUB_FLOWER)
+	@if $(HUB_FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'flwr<2'; \
+		then $(HUB_FLOWER)/bin/python tests/hub/validate.py $(HUB); \
+		else echo 'the package index does not give the newest Flower: it was not asked'; fi
+	@echo 'To publish it: flwr login, then flwr app publish $(HUB)'
 
 lock: $(STAMP) ## Write locks/ anew: versions of constraints.txt, with hashes from the package index
 	@$(BIN)/python locks/write.py

@@ -37,8 +37,8 @@ from ..core.tasks import Split
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification
 from ..selectors.data_selectors.coreset import choose_coreset
-from ..selectors.data_selectors.facility_location import facility_location
 from ..selectors.data_selectors.matching_pursuit import matching_pursuit
+from ..selectors.data_selectors.medoids import facility_location
 from .side_by_side import side_by_side
 
 Array = NDArray[Any]

@@ -28,9 +28,12 @@ from ..core.tasks import Samples, load_task
 from ..core.wire.arrays import flat_floats
 from ..core.wire.supports import encode_signed_support, encode_support
 from ..selectors.cohorts.similarity_clusters import similarity_clusters
-from ..selectors.similarities.cosine import cosine_matrix
-from ..selectors.similarities.euclidean import euclidean_matrix
-from ..selectors.similarities.gram import centred_cosines, gram_matrix
+from ..selectors.similarities.gram import (
+    centred_cosines,
+    cosine_matrix,
+    euclidean_matrix,
+    gram_matrix,
+)
 from ..selectors.similarities.histograms import histogram_similarity, mixture_divergence
 from ..selectors.similarities.importance_average import averaged
 from ..selectors.similarities.index_overlap import (

@@ -2,14 +2,16 @@
 
 Read from the environment: ``NAME`` (stays the same for the life of the device), ``SERVER``,
 ``DATA`` (the device's own data), and for trials without any ``PARTITION``, such as ``2/3``;
-``TAGS``, such as ``gpu,site-a``, by which runs can choose their devices. Options on the command
-line go to ``flower-supernode``. When that ends, what Flower said last is explained.
+``TAGS``, such as ``gpu,site-a``, by which runs can choose their devices; ``INSECURE=1`` does
+without TLS and key, for trials on one machine. Options on the command line go to
+``flower-supernode``. When that ends, what Flower said last is explained.
 
 Needs nothing but Python and Flower, so that a device without Docker can have a copy of this file.
 """
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -25,6 +27,7 @@ from pathlib import Path
 
 CREDENTIALS = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/credentials"))  # as systemd says it
 STATE = Path(os.environ.get("STATE_DIRECTORY", "/state"))
+INSECURE = bool(os.environ.get("INSECURE"))
 LEAN = Path(__file__).with_name("lean")  # programs of Flower's with a shorter start
 _LEAST_SPACE = 16 << 20  # bytes that the state of a device may need
 _REACH_SECONDS = 5.0
@@ -116,7 +119,7 @@ def node_config(name: str, data: Path, partition: str, tags: str = "") -> str:
 
 def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -> list[str]:
     """Return what keeps this device from taking part."""
-    files = (credentials / "ca.crt", credentials / "key")
+    files = () if INSECURE else (credentials / "ca.crt", credentials / "key")
     found = [
         f"{path} is missing: run device-key first (docker/README.md)"
         for path in files
@@ -130,7 +133,7 @@ def problems(data: Path, credentials: Path = CREDENTIALS, state: Path = STATE) -
         if os.path.exists(path) and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
     ]
     readable = not found
-    if readable and not is_certificate(credentials / "ca.crt"):
+    if readable and files and not is_certificate(files[0]):
         found.append(f"{credentials / 'ca.crt'} is not a certificate: device-key < ca.crt again")
     if readable and data.is_file() and not zipfile.is_zipfile(data):
         found.append(f"{data} is not an .npz file, or is damaged: write it again by numpy.savez")
@@ -218,11 +221,14 @@ def command(env: Mapping[str, str], options: Sequence[str] = ()) -> list[str]:
     config = node_config(
         env["NAME"], Path(env["DATA"]), env.get("PARTITION", ""), env.get("TAGS", "")
     )
+    secured = [
+        f"--root-certificates={CREDENTIALS / 'ca.crt'}",
+        f"--auth-supernode-private-key={CREDENTIALS / 'key'}",
+    ]
     return [
         "flower-supernode",
         f"--superlink={env['SERVER']}",
-        f"--root-certificates={CREDENTIALS / 'ca.crt'}",
-        f"--auth-supernode-private-key={CREDENTIALS / 'key'}",
+        *(["--insecure"] if INSECURE else secured),
         f"--node-config={config}",
         *options,
     ]
@@ -317,8 +323,9 @@ def main() -> None:
         found.append(str(error))
     if found:
         sys.exit("\n".join(f"{name}: {text}" for text in found))
+    print(shlex.join(arguments), flush=True)
     try:
-        if problem := greet(server, CREDENTIALS / "ca.crt"):
+        if not INSECURE and (problem := greet(server, CREDENTIALS / "ca.crt")):
             print(f"{name}: {problem} It keeps trying", flush=True)
     except ssl.SSLCertVerificationError as error:
         sys.exit(f"{name}: {reason([error.verify_message], name, server) or error}")

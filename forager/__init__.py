@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     )
     from .selectors.client_selectors.age import OldestFirst
     from .selectors.client_selectors.base import Candidates, ClientSelector
+    from .selectors.client_selectors.by_loss import LocalLoss, PowerOfChoice
     from .selectors.client_selectors.cosage import CosAge
     from .selectors.client_selectors.dissimilarity import MostDissimilar
-    from .selectors.client_selectors.local_loss import LocalLoss
     from .selectors.client_selectors.oort import Oort
-    from .selectors.client_selectors.power_of_choice import PowerOfChoice
-    from .selectors.client_selectors.round_robin import RoundRobin
-    from .selectors.client_selectors.uniform import Uniform
+    from .selectors.client_selectors.plain import RoundRobin, Uniform
     from .server_app.callbacks.base import Callback
     from .server_app.library import run
     from .strategies.library import strategy
@@ -48,13 +46,13 @@ _PLACES = {
     "Candidates": f"{_SELECTORS}.base",
     "ClientSelector": f"{_SELECTORS}.base",
     "CosAge": f"{_SELECTORS}.cosage",
-    "LocalLoss": f"{_SELECTORS}.local_loss",
+    "LocalLoss": f"{_SELECTORS}.by_loss",
     "MostDissimilar": f"{_SELECTORS}.dissimilarity",
     "OldestFirst": f"{_SELECTORS}.age",
     "Oort": f"{_SELECTORS}.oort",
-    "PowerOfChoice": f"{_SELECTORS}.power_of_choice",
-    "RoundRobin": f"{_SELECTORS}.round_robin",
-    "Uniform": f"{_SELECTORS}.uniform",
+    "PowerOfChoice": f"{_SELECTORS}.by_loss",
+    "RoundRobin": f"{_SELECTORS}.plain",
+    "Uniform": f"{_SELECTORS}.plain",
     **dict.fromkeys(
         ("Classification", "Metric", "MultiLabel", "NextToken", "Problem", "Regression"),
         "core.tasks",

@@ -286,6 +286,7 @@ class Post(GridWrapper):
                 bad.append(row)
                 continue
             self.ledger.answered(assignment.id)
+            assignment.bytes_up = sizes[row]
             if now > assignment.sent:
                 exchange.took[keys[row]] = now - assignment.sent
             if sizes[row] + names > most:

@@ -222,8 +222,6 @@ def is_flat(config: Mapping[str, Any]) -> bool:
 def to_plain(value: Any) -> Any:
     """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> to_plain({"loss": np.float32("nan"), "scores": np.array([1, 2]), 3: (True, "x")})
     {'loss': None, 'scores': [1, 2], '3': [True, 'x']}

@@ -6,7 +6,7 @@ date.
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Any, get_args
@@ -22,6 +22,35 @@ from ..core.methods.catalogue import AXES, methods
 _BOUNDS = {"ge": "at least {}", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
 _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false"}
 _TABLE = "[tool.flwr.app.config"
+_OFTEN = {  # keys by what a user wants to do
+    "Choose a method": (
+        *("strategy", "client-selector", "data-selector", "cohorts", "similarity", "aggregator"),
+        *("objective", "uplink", "downlink", "privacy", "weighting", "serving"),
+    ),
+    "Data and model": (
+        *("task", "data.path", "data.kind", "data.target-column", "data.user-column"),
+        *("data.scale", "partition", "split.alpha", "model", "metrics"),
+    ),
+    "Rounds and clients": (
+        *("num-server-rounds", "num-clients", "clients-per-round", "fraction-train"),
+        *("clients.allowed", "clients.tags", "early-stop.patience", "early-stop.target", "seed"),
+    ),
+    "Training on clients": (
+        *("learning-rate", "batch-size", "local-epochs", "local-steps", "optimiser.name", "device"),
+    ),
+    "Testing": (
+        *("fraction-evaluate", "evaluate-every", "data.client-test-share"),
+        *("data.validation-share", "personalise.epochs"),
+    ),
+    "Slow, failing and hostile clients": (
+        *("round.deadline", "round.min-replies", "round.over-commit", "aggregation.buffer"),
+        *("quarantine.norm-factor", "quarantine.count-factor"),
+    ),
+    "Traffic and privacy": (
+        *("top-k.density", "summary.ask-at-most", "dp.clip", "dp.noise-multiplier", "dp.delta"),
+    ),
+    "Files": ("output-dir", "run-name", "resume-from", "report", "callbacks"),
+}
 
 
 @dataclass(frozen=True)
@@ -42,11 +71,7 @@ def sections() -> dict[str, type[Settings]]:
 
 
 def keys_of(section: str) -> list[ConfigKey]:
-    """Return the keys of one section; of none, those without a prefix.
-
-    >>> keys_of("prox")[0].key, keys_of("prox")[0].allowed
-    ('prox.mu', 'number at least 0')
-    """
+    """Return the keys of one section; of none, those without a prefix."""
     kind = _section(section) if section else RunConfig
     prefix = f"{section}." if section else ""
     return [
@@ -87,11 +112,7 @@ def _section(name: str) -> type[Settings]:
 
 
 def about(section: str) -> str:
-    """Return what a section is for.
-
-    >>> about("prox")
-    'The proximal term of FedProx.'
-    """
+    """Return what a section is for."""
     return (getdoc(_section(section)) or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -111,25 +132,44 @@ def _cell(text: str) -> str:
 
 
 def page() -> str:
-    """Return the page that lists every key and every method."""
+    """Return the page that lists every key and every method: often used ones first."""
     lines = [
         "# All keys",
         "",
         "Set them with `-c`, as in `forager run -c \"learning-rate=0.05 strategy='cosage'\"`.",
-        "`forager keys PATTERN` prints those that match. This page is generated from the code, by",
-        "`python -m forager.tools.config_help --write`.",
+        "`forager keys PATTERN` prints those that match. Rarely used keys are folded, at the end.",
+        "This page is generated from the code: `python -m forager.tools.config_help --write`.",
     ]
-    lines += ["", "## Without a prefix", "", _table(keys_of("")), "", "## Methods by axis"]
-    for axis in AXES:
+    known = {key.key: key for name in ("", *sections()) for key in keys_of(name)}
+    for title, often in _OFTEN.items():
+        lines += ["", f"## {title}", "", _table([_linked(known[name]) for name in often])]
+    lines += ["", "## Methods by axis"]
+    for axis in sorted(AXES, key=list(known).index):
         lines += ["", f"### `{axis}`", "", "| name | what it does | reads |", "| --- | --- | --- |"]
         for method in methods(axis).values():
             paper = f" ({method.paper})" if method.paper else ""
-            reads = ", ".join(f"`{key}`" for key in method.keys_read())
+            reads = ", ".join(dict.fromkeys(_family(key) for key in method.keys_read()))
             lines.append(f"| `{method.name}` | {_cell(method.about + paper)} | {reads} |")
-    lines += ["", "## Sections"]
+    lines += ["", "## All other keys"]
+    above = {name for names in _OFTEN.values() for name in names}
+    lines += _folded("Without a prefix", [key for key in keys_of("") if key.key not in above])
     for name in sections():
-        lines += ["", f"### `{name}`", "", about(name), "", _table(keys_of(name))]
+        lines += _folded(f"<code>{name}</code>: {about(name)}", keys_of(name))
     return "\n".join(lines) + "\n"
+
+
+def _linked(key: ConfigKey) -> ConfigKey:
+    return replace(key, allowed=f"[methods](#{key.key})") if key.key in AXES else key
+
+
+def _family(key: str) -> str:
+    section, dot, _ = key.partition(".")
+    return f"`{section}.*`" if dot else f"`{key}`"
+
+
+def _folded(title: str, keys: Sequence[ConfigKey]) -> list[str]:
+    summary = f'<details markdown="1"><summary>{title}</summary>'
+    return ["", summary, "", _table(keys), "", "</details>"]
 
 
 def toml() -> str:

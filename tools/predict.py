@@ -37,21 +37,9 @@ def load_model(
 ) -> nn.Module:
     """Return the trained model of a run, in evaluation mode; it scales inputs if the run did.
 
-    Parameters
-    ----------
-    run : str or Path
-        The run's folder, with ``model.safetensors`` and ``config.json``.
-    input_shape : tuple of int
-        Shape of one input, as in ``x.shape[1:]``.
-    cohort : str
-        Name of a cohort whose own model is wanted, where there are some.
-    trust : bool (default: False)
-        Whether to import modules that the run's config names: a task or a model of your own.
-
-    Raises
-    ------
-    RunFolderError
-        If the folder holds no such model, or names code and is not trusted.
+    `input_shape` is that of one input, as in ``x.shape[1:]``; `cohort` names one that has a model
+    of its own. With `trust` the modules that the run's config names are imported: a task or a
+    model of your own. :class:`RunFolderError` if there is no such model, or no trust in its code.
     """
     folder = RunFolder(run)
     path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
@@ -125,9 +113,6 @@ def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a saved config says of data and model.
 
     Runs of earlier versions may hold keys and values of methods that are not there any more.
-
-    >>> _settings({"task": "blobs", "objective": "sgd", "coreset.residual": "auto"})
-    {'moon.projection': 0, 'objective': 'sgd', 'task': 'blobs'}
     """
     names = sorted({"objective", *(CONFIG_KEYS.get(f.name, f.name) for f in fields(TaskSpec))})
     known = {name: saved[name] for name in names if name in saved}
@@ -154,15 +139,7 @@ def predict(
 
     For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all,
     for several labels those likelier than not and their probabilities, for numbers the outputs.
-
-    Parameters
-    ----------
-    model : nn.Module
-        As :func:`load_model` returns it.
-    x : array
-        One input per row.
-    problem : Problem, optional
-        What was learned; classification by default.
+    `problem` is what was learned; classification by default.
 
     >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
     >>> _ = model[0].weight.data.copy_(torch.eye(2))
@@ -183,11 +160,7 @@ def predict(
 
 
 def columns(problem: Problem) -> tuple[str, ...]:
-    """Return the names under which predictions, and the scores behind them, are kept.
-
-    >>> columns(Classification()), columns(MultiLabel())
-    (('classes', 'probabilities'), ('labels', 'probabilities'))
-    """
+    """Return the names under which predictions, and the scores behind them, are kept."""
     if isinstance(problem, Classification | Segmentation):
         return "classes", "probabilities"
     return ("labels", "probabilities") if isinstance(problem, MultiLabel) else ("predictions",)
@@ -225,10 +198,6 @@ def cohort_of(run: str | Path, client: str) -> str:
 
 
 def class_counts(classes: NDArray[np.int64]) -> str:
-    """Write how often each class was predicted, as JSON.
-
-    >>> class_counts(np.array([1, 1, 0]))
-    '{"0": 1, "1": 2}'
-    """
+    """Write how often each class was predicted, as JSON."""
     names, counts = np.unique(classes, return_counts=True)
     return json.dumps({str(n): int(c) for n, c in zip(names, counts, strict=True)})

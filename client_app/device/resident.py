@@ -35,7 +35,6 @@ from ...core.wire.flower_private import (
 from .local_socket import address, connected
 from .state import state_path
 
-_APP = Path(__file__).resolve().parent.parent  # Flower names this folder by the app's hash
 _START_SECONDS = 60.0
 _LONGEST = 86_400
 _USUAL = 600
@@ -91,8 +90,13 @@ def _version(context: Context) -> str:
     data = Path(str(context.node_config.get("data-path", "/nowhere")))
     files = sorted(data.glob("*.npz")) if data.is_dir() else [data] if data.exists() else []
     seen = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    known = repr((str(_APP), sys.version, sorted(context.node_config.items()), seen))
+    known = repr((_app(), sys.version, sorted(context.node_config.items()), seen))
     return hashlib.blake2b(known.encode(), digest_size=8).hexdigest()
+
+
+def _app() -> str:
+    """Return the folder of the run's app, which Flower names by its hash and imports from first."""
+    return os.path.abspath(sys.path[0])
 
 
 def socket_path(context: Context) -> Path:
@@ -126,7 +130,13 @@ def _start(context: Context, version: str) -> Connection | None:
     ]
     command += [str(supernode), str(idle_seconds(context))]
     try:
-        worker = subprocess.Popen(command, cwd=_APP, pass_fds=[supernode], stdin=subprocess.DEVNULL)
+        search = os.pathsep.join(filter(None, [_app(), os.environ.get("PYTHONPATH")]))
+        worker = subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": search},
+            pass_fds=[supernode],
+            stdin=subprocess.DEVNULL,
+        )
     finally:
         os.close(supernode)
     deadline = time.monotonic() + _START_SECONDS

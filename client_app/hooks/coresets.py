@@ -22,8 +22,8 @@ from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.confirmation import draw, own_means
 from ...selectors.data_selectors.coreset import ChosenSamples, RuleSettings, choose_coreset
 from ...selectors.data_selectors.doubt import chances
+from ...selectors.data_selectors.plain import uniform
 from ...selectors.data_selectors.trust import label_evidence, remembered
-from ...selectors.data_selectors.uniform import uniform
 from ..batch import Arrays, ClientBatch, ClientRow
 from .base import ClientHook
 

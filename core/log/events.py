@@ -178,6 +178,18 @@ class Aggregated(Event):
     metrics: Mapping[str, Number] = {}
 
 
+class Contributed(Event):
+    """Whose updates made the model of a round: one entry per client in each list."""
+
+    name = "contributed"
+    of_data = frozenset({"samples", "norms", "shares"})
+    clients: list[str] = []
+    bytes_up: list[Count] = []
+    samples: Numbers = []
+    norms: Numbers = []  # of its update
+    shares: Numbers = []  # of the mean update, along it: all together are 1
+
+
 class Evaluated(Event):
     """A model was tested, on the server's data or on the clients' own.
 

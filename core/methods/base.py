@@ -150,7 +150,7 @@ class Method:
 def load(place: str) -> Any:
     """Import what ``module:attribute`` names below this package.
 
-    >>> load("selectors.client_selectors.everyone:Everyone").__name__
+    >>> load("selectors.client_selectors.plain:Everyone").__name__
     'Everyone'
     """
     module, attribute = place.split(":")

@@ -60,7 +60,7 @@ METHODS = (
         paper="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
-        core="selectors.client_selectors.flad:Flad",
+        core="selectors.client_selectors.by_loss:Flad",
         sends=("loss",),
     ),
 )

@@ -8,7 +8,7 @@ METHODS = (
         about="clients with the highest loss",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
-        core="selectors.client_selectors.local_loss:LocalLoss",
+        core="selectors.client_selectors.by_loss:LocalLoss",
         sends=("loss",),
     ),
     Selector(
@@ -17,7 +17,7 @@ METHODS = (
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
-        core="selectors.client_selectors.power_of_choice:PowerOfChoice",
+        core="selectors.client_selectors.by_loss:PowerOfChoice",
         sends=("loss",),
     ),
 )

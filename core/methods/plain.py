@@ -11,9 +11,9 @@ def _rule(name: str, about: str, core: str, default: bool = False) -> Selector:
 
 
 METHODS = (
-    _rule("random", "clients drawn uniformly", "uniform:Uniform", default=True),
-    _rule("all", "all clients, every round", "everyone:Everyone"),
-    _rule("round-robin", "all clients in turn", "round_robin:RoundRobin"),
+    _rule("random", "clients drawn uniformly", "plain:Uniform", default=True),
+    _rule("all", "all clients, every round", "plain:Everyone"),
+    _rule("round-robin", "all clients in turn", "plain:RoundRobin"),
     _rule("aoi", "clients that have waited longest (age of information)", "age:OldestFirst"),
     Method(axis="data-selector", name="full", about="all of a client's data", default=True),
     Method(

@@ -36,36 +36,41 @@ class StreamMethod(Method):
 
 
 def _rule(name: str, about: str, core: str, **more: Any) -> StreamMethod:
-    place = f"selectors.stream_selectors.{name.replace('-', '_')}:{core}"
-    return StreamMethod(name=name, about=about, core=place, **more)
+    return StreamMethod(name=name, about=about, core=f"selectors.stream_selectors.{core}", **more)
 
 
 _BY_LOSS: dict[str, Any] = {"needs": ("linear head",)}
 
 METHODS = (
-    _rule("reservoir", "every sample of the stream is kept with the same probability", "Reservoir"),
-    _rule("fifo", "the newest samples", "Fifo"),
-    _rule("high-loss", "the samples with the highest loss", "HighLoss", **_BY_LOSS),
-    _rule("gradient-norm", "the samples with the longest gradients", "GradientNorm", **_BY_LOSS),
+    _rule(
+        "reservoir",
+        "every sample of the stream is kept with the same probability",
+        "plain:Reservoir",
+    ),
+    _rule("fifo", "the newest samples", "plain:Fifo"),
+    _rule("high-loss", "the samples with the highest loss", "ranked:HighLoss", **_BY_LOSS),
+    _rule(
+        "gradient-norm", "the samples with the longest gradients", "ranked:GradientNorm", **_BY_LOSS
+    ),
     _rule(
         "fedbalancer",
         "samples with a high loss, but not the highest",
-        "FedBalancer",
+        "ranked:FedBalancer",
         paper="Shin, Li, Liu and Lee, 2022: FedBalancer",
         **_BY_LOSS,
     ),
-    _rule("sld", "samples with long gradients, but not the longest", "Sld", **_BY_LOSS),
+    _rule("sld", "samples with long gradients, but not the longest", "ranked:Sld", **_BY_LOSS),
     _rule(
         "titan",
         "places for classes by how much their gradients differ, then samples by importance",
-        "Titan",
+        "titan:Titan",
         paper="Gong et al., 2025: A Two-Stage Data Selection Framework for Edge Devices (Titan)",
         **_BY_LOSS,
     ),
     _rule(
         "unlimited",
         "all of the stream, whatever the capacity",
-        "Unlimited",
+        "plain:Unlimited",
         reads=("velocity", "drift"),
     ),
 )

@@ -8,7 +8,7 @@ METHODS = (
         offers=("a similarity",),
         name="cosine",
         about="the cosine of two clients' updates",
-        core="selectors.similarities.cosine:cosine_matrix",
+        core="selectors.similarities.gram:cosine_matrix",
         layer="strategies.similarities.client_similarity:Cosine.of_run",
     ),
     Method(
@@ -16,7 +16,7 @@ METHODS = (
         offers=("a similarity",),
         name="euclidean",
         about="the distance of two clients' updates",
-        core="selectors.similarities.euclidean:euclidean_matrix",
+        core="selectors.similarities.gram:euclidean_matrix",
         layer="strategies.similarities.client_similarity:Euclidean.of_run",
     ),
     Method(

@@ -40,28 +40,14 @@ _NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
     """Encode the ``k`` entries of largest magnitude of a flat update.
 
-    Parameters
-    ----------
-    update
-        One-dimensional floating-point array; other widths are cast to float32.
-    k
-        How many entries to keep, 0 to the length of the update.
-    values
-        ``"float32"`` (exact) or ``"float16"`` (rounded, half the bytes).
+    - ``update``: one-dimensional floating-point array; other widths are cast to float32.
+    - ``k``: how many entries to keep, 0 to the length of the update.
+    - ``values``: ``"float32"`` (exact) or ``"float16"`` (rounded, half the bytes).
 
-    Returns
-    -------
-    bytes
-        The message. Ties go to the lowest index. NaN ranks above infinity, so that a broken
-        update reaches the server as one instead of losing its NaN on the way.
+    Ties go to the lowest index. NaN ranks above infinity, so that a broken update reaches the
+    server as one. ValueError if an argument is out of range, or a kept finite value does not fit
+    the type of values.
 
-    Raises
-    ------
-    ValueError
-        If an argument is out of range, or a kept finite value does not fit the type of values.
-
-    Examples
-    --------
     >>> data = encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2)
     >>> decode(data)
     array([ 0., -3.,  0.,  2.], dtype=float32)
@@ -107,17 +93,11 @@ def encode_rows(
 def decode(data: bytes, size: int | None = None) -> Floats:
     """Decode a message to a dense float32 update with zeros where nothing was kept.
 
-    Parameters
-    ----------
-    data
-        The message. Values that are not finite are handed on as they are.
-    size
-        The expected length. Without it a message may claim up to :data:`MAX_UNASKED_SIZE`.
+    - ``data``: the message. Values that are not finite are handed on as they are.
+    - ``size``: the expected length. Without it a message may claim up to :data:`MAX_UNASKED_SIZE`.
 
-    Raises
-    ------
-    MalformedUpdate
-        If the bytes are not a sparse update of that size; nothing of that size was allocated.
+    :class:`MalformedUpdate` if the bytes are not a sparse update of that size, before anything of
+    that size is allocated.
     """
     message = open_message(data, size)
     if size is None and message.size > MAX_UNASKED_SIZE:

@@ -10,6 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import shares
 from .base import Candidates, ClientSelector, Positions, lowest
 
 
@@ -65,8 +66,7 @@ def awake(
     >>> awake([0, 2, 0, 1], 1, 0.5, participated=[False, True, True, True]).tolist()
     [True, True, False, False]
     """
-    if not 0 <= silent_ratio <= 1:
-        raise ValueError(f"silent_ratio: expected a share from 0 to 1, got {silent_ratio!r}")
+    shares(silent_ratio=silent_ratio)
     ages = checked_ages(age)
     everyone = np.ones(ages.size, dtype=np.bool_)
     veterans = _flags("participated", participated, everyone)

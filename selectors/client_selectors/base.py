@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+from ..stateful import Stateful
+
 Positions = NDArray[np.intp]
 
 
@@ -46,7 +49,7 @@ class Candidates:
         return Candidates(list(map(self.keys.__getitem__, positions.tolist())), observations)
 
 
-class ClientSelector:
+class ClientSelector(Stateful):
     """Chooses clients. Stateless selectors override only :meth:`select`.
 
     - ``needs``: observations that it looks at, besides ``age`` and ``participated``.
@@ -73,13 +76,6 @@ class ClientSelector:
         """Return the positions of at most ``count`` different candidates."""
         raise NotImplementedError
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the selector remembers between rounds."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-
 
 def lowest(
     scores: ArrayLike, count: int, rng: np.random.Generator | None = None, ordered: bool = True
@@ -92,8 +88,7 @@ def lowest(
     >>> lowest([3, 1, np.nan, 1, 0], 2).tolist()
     [4, 1]
     """
-    if count < 0:
-        raise ValueError(f"count: expected 0 or more, got {count}")
+    at_least(0, count=count)
     scores = np.asarray(scores)
     known = np.flatnonzero(np.isfinite(scores)) if count else np.empty(0, dtype=np.intp)
     count = min(count, known.size)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from .base import Candidates, Positions
-from .round_robin import RoundRobin
+from .plain import RoundRobin
 
 _SEED = 0
 _LARGE = 1_000_000  # clients times clusters from which k-means works on samples of the clients

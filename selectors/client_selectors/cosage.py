@@ -14,6 +14,7 @@ similarity of its proxy update to the last global update (eq. 7 to 9, in
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .age import awake, checked_ages
 from .base import Candidates, ClientSelector, Positions
 
@@ -28,24 +29,15 @@ def cosage(
 ) -> Positions:
     """Return the positions of the clients that train, the one of the most dissimilar bin first.
 
-    Parameters
-    ----------
-    similarity : array of float
-        To the last global update, one per client. What is not finite is unknown: not eligible.
-    age : array of int
-        Rounds since each client was last chosen.
-    count : int
-        How many to choose (S); if fewer are eligible, all of them.
-    silent_ratio : float
-        Share of the clients that the cooldown silences;
-        :func:`selectors.client_selectors.age.awake`.
-    participated : array of bool, optional
-        Who has ever been chosen, and so can be silenced; everyone if not given.
-    rng : Generator, optional
-        Breaks ties at random; else they go to the lower position.
+    - ``similarity``: to the last global update, one per client. What is not finite is unknown: not
+      eligible.
+    - ``age``: rounds since each client was last chosen.
+    - ``count``: how many to choose (S); if fewer are eligible, all of them.
+    - ``silent_ratio``: share of the clients that the cooldown silences;
+      :func:`selectors.client_selectors.age.awake`.
+    - ``participated``: who has ever been chosen, and so can be silenced; everyone if not given.
+    - ``rng``: breaks ties at random; else they go to the lower position.
 
-    Examples
-    --------
     Two bins: positions 2, 1 and 4 are the most dissimilar, 0 and 3 the least.
 
     >>> similarity, age = [0.9, 0.1, -0.5, 0.8, 0.3], [1, 2, 0, 4, 2]
@@ -57,8 +49,7 @@ def cosage(
     scores, ages = np.asarray(similarity, dtype=np.float64), checked_ages(age)
     if scores.shape != ages.shape:
         raise ValueError(f"similarity: expected {ages.size} values as in age, got {scores.shape}")
-    if count < 0:
-        raise ValueError(f"count: expected 0 or more, got {count}")
+    at_least(0, count=count)
     eligible = np.flatnonzero(
         awake(ages, count, silent_ratio, participated, known=np.isfinite(scores), rng=rng)
     )

@@ -9,11 +9,10 @@ The paper has the server learn scalar products of label counts under homomorphic
 is told the counts, which only simulated clients do.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .base import Candidates, ClientSelector, Positions
 
 Floats = NDArray[np.float64]
@@ -47,12 +46,13 @@ class FedCbs(ClientSelector):
     True
     """
 
+    remembers = ("_round", "_times")
+
     needs = frozenset({"histogram"})
     oracle = True
 
     def __init__(self, exploration: float = 10.0) -> None:
-        if not exploration >= 0:
-            raise ValueError(f"exploration: expected 0 or more, got {exploration!r}")
+        at_least(0, exploration=exploration)
         self.exploration = exploration
         self._round = 0
         self._times: dict[str, int] = {}
@@ -80,11 +80,3 @@ class FedCbs(ClientSelector):
         for place in chosen:
             self._times[keys[place]] = self._times.get(keys[place], 0) + 1
         return pool[np.array(chosen, dtype=np.intp)]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return how often each client was chosen."""
-        return {"round": self._round, "times": dict(self._times)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round, self._times = int(state["round"]), dict(state["times"])

@@ -6,13 +6,11 @@ Gaussian process: who trains lowers its own loss, and those of clients whose los
 Its covariance is learnt in rounds in which all clients say their loss.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .base import Candidates, ClientSelector, Positions
-from .power_of_choice import sizes
+from .by_loss import sizes
 
 Floats = NDArray[np.float64]
 
@@ -67,17 +65,14 @@ def greatest_drop(
 class FedCor(ClientSelector):
     """Greatest expected drop of all losses, after some rounds at random.
 
-    Parameters
-    ----------
-    warm_up : int
-        Rounds at random, in all of which losses are asked for.
-    every : int
-        Rounds between two later pairs of rounds in which they are.
-    dimension : int
-        Of the embeddings of clients.
-    annealing : float
-        What a client counts less for each time that it was chosen since losses were asked for.
+    - ``warm_up``: rounds at random, in all of which losses are asked for.
+    - ``every``: rounds between two later pairs of rounds in which they are.
+    - ``dimension``: of the embeddings of clients.
+    - ``annealing``: what a client counts less for each time that it was chosen since losses were
+      asked for.
     """
+
+    remembers = ("_round", "_losses", "_changes", "_times")
 
     needs = frozenset({"loss", "num-examples"})
 
@@ -135,18 +130,3 @@ class FedCor(ClientSelector):
     def _rounds(self) -> int:
         """Return how many changes are known of each client."""
         return len(next(iter(self._changes.values()), ()))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return losses and their changes, and who was chosen since."""
-        return {
-            "round": self._round,
-            "losses": dict(self._losses),
-            "changes": {key: list(past) for key, past in self._changes.items()},
-            "times": dict(self._times),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round, self._losses = int(state["round"]), dict(state["losses"])
-        self._changes = {key: list(past) for key, past in state["changes"].items()}
-        self._times = dict(state["times"])

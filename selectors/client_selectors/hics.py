@@ -7,15 +7,13 @@ by the angle of their updates and by that entropy; clusters of high entropy are 
 first, all alike in the end (algorithm 1). Nothing is sent for it.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.cluster import AgglomerativeClustering
 
 from .base import Candidates, ClientSelector, Positions, draw, known_and_not
-from .power_of_choice import sizes
+from .by_loss import sizes
 
 Floats = NDArray[np.float64]
 
@@ -62,17 +60,13 @@ class Hics(ClientSelector):
     Clients that have not trained yet come first. Within a cluster clients are drawn in proportion
     to the size of their data. ``gamma_t = gamma (1 - t / rounds)``, at least 0.
 
-    Parameters
-    ----------
-    temperature : float
-        T, as a share of the median length of updates.
-    weight : float
-        What entropies count beside angles (lambda).
-    gamma : float
-        How much clusters of high entropy are preferred at first.
-    rounds : int
-        After how many rounds all clusters are alike; 0 means never.
+    - ``temperature``: T, as a share of the median length of updates.
+    - ``weight``: what entropies count beside angles (lambda).
+    - ``gamma``: how much clusters of high entropy are preferred at first.
+    - ``rounds``: after how many rounds all clusters are alike; 0 means never.
     """
+
+    remembers = ("_round",)
 
     needs = frozenset({"bias-update", "num-examples"})
 
@@ -119,11 +113,3 @@ class Hics(ClientSelector):
             chosen.append(queue.pop(0))
             odds[drawn] *= bool(queue)
         return np.array(chosen, dtype=np.intp)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return how many rounds have passed."""
-        return {"round": self._round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round = int(state["round"])

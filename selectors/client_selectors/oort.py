@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import at_least, shares
 from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 Floats = NDArray[np.float64]
@@ -42,6 +43,8 @@ class Oort(ClientSelector):
     [0, 3]
     """
 
+    remembers = ("_round", "_exploration", "_pace", "_gains", "_times")
+
     needs = frozenset({"utility", "seconds"})
 
     def __init__(
@@ -57,15 +60,10 @@ class Oort(ClientSelector):
         pacer_rounds: int = 20,
         blacklist_after: int = 10,
     ) -> None:
-        shares = {"exploration": exploration, "decay": decay, "floor": floor, "clip": clip}
-        shares |= {"cut_off": cut_off, "pace": pace, "pacer_step": pacer_step}
-        for name, value in shares.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name}: expected a share from 0 to 1, got {value!r}")
-        least = {"alpha": (alpha, 0), "pacer_rounds": (pacer_rounds, 1)}
-        for name, (value, bound) in (least | {"blacklist_after": (blacklist_after, 0)}).items():
-            if not value >= bound:
-                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        shares(exploration=exploration, decay=decay, floor=floor, clip=clip)
+        shares(cut_off=cut_off, pace=pace, pacer_step=pacer_step)
+        at_least(0, alpha=alpha, blacklist_after=blacklist_after)
+        at_least(1, pacer_rounds=pacer_rounds)
         self.decay, self.floor, self.alpha = decay, floor, alpha
         self.clip, self.cut_off = clip, cut_off
         self.pacer_step, self.pacer_rounds = pacer_step, pacer_rounds
@@ -148,18 +146,6 @@ class Oort(ClientSelector):
         surplus = max(0, len(self._times) - 4 * len(candidates))
         self._times = dict(list(self._times.items())[surplus:])
         self._exploration = max(self.floor, self._exploration * self.decay)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return round, exploration, pace, recent gains and how often each client was chosen."""
-        state = {"round": self._round, "exploration": self._exploration, "pace": self._pace}
-        return state | {"gains": list(self._gains), "times": list(self._times.items())}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._round, self._pace = int(state["round"]), float(state["pace"])
-        self._exploration = float(state["exploration"])
-        self._gains = [float(gain) for gain in state["gains"]]
-        self._times = {key: int(times) for key, times in state["times"]}
 
 
 def _known(values: NDArray[Any]) -> Floats:

@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .exploration import predicted
-from .rewards import decayed
+from .rewards import decayed, predicted
 from .tree import CohortTree, parent_of, path_distance
 
 OWN_SIDE = 0.1  # what a split adds to the reward of the part that a client lies in (line 22)

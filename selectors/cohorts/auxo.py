@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .affinity import Affinity, Feedback
-from .exploration import exploration_rate
-from .heterogeneity import Gain
 from .lies import LieCounter, wrong_cluster, wrong_cohort
 from .matching import Claims, choose_leaves, grouped
 from .online import OnlineClusters, distances_to
 from .projection import unit_rows
-from .rewards import decayed, instant_reward, known_centre
-from .split import SplitRule, SplitWatch
+from .rewards import decayed, exploration_rate, instant_reward, known_centre
+from .split import Gain, SplitRule, SplitWatch
 from .tree import CohortTree
 
 Floats = NDArray[np.float64]
@@ -109,10 +108,8 @@ class Auxo:
         capacity: int = 1_000_000,
         seed: int = 0,
     ) -> None:
-        least = {"parts": (parts, 1), "first_cluster_round": (first_cluster_round, 0)}
-        for name, (value, bound) in (least | {"retry": (retry, 1), "margin": (margin, 0)}).items():
-            if not value >= bound:
-                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        at_least(1, parts=parts, retry=retry)
+        at_least(0, first_cluster_round=first_cluster_round, margin=margin)
         exploration_rate(0, exploration, decay)  # refuses what is not a share
         decayed(0.0, 0.0, rate)
         self.parts, self.rule, self.retry = parts, rule or SplitRule(), retry

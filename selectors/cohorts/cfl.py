@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AgglomerativeClustering
 
+from ..checks import at_least, finite_rows
 from .projection import unit_rows
 from .tree import Membership
 
@@ -31,9 +32,7 @@ def stationary_but_torn(
     >>> stationary_but_torn([[2.0, 0.1], [-2.0, 0.0]]), stationary_but_torn([[2.0, 0.1]])
     (True, False)
     """
-    rows = np.asarray(updates, dtype=np.float64)
-    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
+    rows = finite_rows(updates)
     if len(rows) == 0:
         return False
     longest = np.linalg.norm(rows, axis=1).max()
@@ -99,10 +98,8 @@ class Cfl:
         after_round: int = 20,
         cross_below: float = 1.0,
     ) -> None:
-        least = {"mean_below": (mean_below, 0), "max_above": (max_above, 0)}
-        for name, (value, bound) in (least | {"smallest": (smallest, 2)}).items():
-            if not value >= bound:
-                raise ValueError(f"{name}: expected {bound} or more, got {value!r}")
+        at_least(0, mean_below=mean_below, max_above=max_above)
+        at_least(2, smallest=smallest)
         self.mean_below, self.max_above = mean_below, max_above
         self.smallest, self.after_round = smallest, after_round
         self.cross_below = cross_below

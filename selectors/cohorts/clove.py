@@ -23,12 +23,8 @@ def clustered_models(losses: ArrayLike) -> NDArray[np.intp]:
 
     The matching has the lowest sum of losses of all in which no two clusters share a model.
 
-    Parameters
-    ----------
-    losses : array of float, one row per client and one column per model
+    - ``losses`` (one row per client and one column per model)
 
-    Examples
-    --------
     The first model is the best for all; those who are worse off with the second keep it.
 
     >>> clustered_models([[0.1, 0.9], [0.1, 0.8], [0.5, 0.6], [0.4, 0.6]]).tolist()

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from ..checks import at_least
 from .projection import unit_rows
 
 Floats = NDArray[np.float64]
@@ -97,8 +98,7 @@ class Evidence:
     """
 
     def __init__(self, capacity: int = 2048) -> None:
-        if capacity < 1:
-            raise ValueError(f"capacity: expected 1 or more, got {capacity}")
+        at_least(1, capacity=capacity)
         self.capacity = capacity
         self.rounds = 0
         self._keys: list[str] = []

@@ -5,13 +5,14 @@ Training on Non-IID Data*, algorithm 1.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import pairwise_distances
 
+from ..checks import at_least, finite_rows, one_of
+from ..stateful import Stateful
 from .online import numbered_as_they_come
 from .projection import unit_rows
 from .tree import ROOT, Membership
@@ -38,16 +39,13 @@ def hierarchical_clusters(
     >>> hierarchical_clusters([[0.0], [9.0], [0.2], [9.1]], threshold=1.0).tolist()
     [0, 1, 0, 1]
     """
-    for name, value, allowed in (("metric", metric, _METRICS), ("method", method, _LINKAGES)):
-        if value not in allowed:
-            raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+    one_of(_METRICS, metric=metric)
+    one_of(_LINKAGES, method=method)
     if method == "ward" and metric != "euclidean":
         raise ValueError(f"method: ward goes with euclidean distances only, got {metric!r}")
     if (threshold is None) == (clusters is None):
         raise ValueError("threshold, clusters: expected exactly one of them")
-    rows = np.asarray(updates, dtype=np.float64)
-    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
+    rows = finite_rows(updates)
     if len(rows) < 2:
         return np.zeros(len(rows), dtype=np.intp)
     ward = method == "ward"
@@ -68,7 +66,7 @@ def _distances(rows: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
     return np.asarray(pairwise_distances(rows, metric=metric))
 
 
-class FlHc:
+class FlHc(Stateful):
     """The clusters of one run.
 
     - ``cluster_round``: after this round everyone trains once from the same model, and is clustered
@@ -84,6 +82,8 @@ class FlHc:
     (False, {'0.0': ['a', 'b'], '0.1': ['c']})
     """
 
+    remembers = ("members", "done")
+
     def __init__(
         self,
         cluster_round: int = 10,
@@ -93,8 +93,7 @@ class FlHc:
         method: str = "average",
     ) -> None:
         hierarchical_clusters(np.zeros((0, 1)), threshold, clusters, metric, method)  # checks them
-        if cluster_round < 0:
-            raise ValueError(f"cluster_round: expected 0 or more, got {cluster_round}")
+        at_least(0, cluster_round=cluster_round)
         self.cluster_round, self.threshold, self.clusters = cluster_round, threshold, clusters
         self.metric, self.method = metric, method
         self.members, self.done = Membership(), False
@@ -119,12 +118,3 @@ class FlHc:
         found = range(int(labels.max(initial=-1)) + 1)
         groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
         return self.members.split(ROOT, groups) if len(groups) > 1 else self.leaves()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return who is where, and whether it was decided."""
-        return {"members": self.members.state_dict(), "done": self.done}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.members.load_state_dict(state["members"])
-        self.done = bool(state["done"])

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
+from ..checks import at_least
 from .online import numbered_as_they_come
 from .projection import unit_rows
 from .tree import ROOT, Membership
@@ -41,8 +42,7 @@ def decomposed_cosine(updates: ArrayLike, directions: int) -> Floats:
     """
     rows = np.asarray(updates, dtype=np.float64)
     unit = unit_rows(rows)
-    if directions < 1:
-        raise ValueError(f"directions: expected 1 or more, got {directions}")
+    at_least(1, directions=directions)
     if rows.size == 0:
         return np.zeros((len(rows), 0))
     _, _, main = np.linalg.svd(rows, full_matrices=False)
@@ -82,8 +82,7 @@ class FlexCfl:
     """
 
     def __init__(self, groups: int = 2) -> None:
-        if groups < 1:
-            raise ValueError(f"groups: expected 1 or more, got {groups}")
+        at_least(1, groups=groups)
         self.groups, self.members = groups, Membership()
         self._first: Floats = np.empty((0, 0))  # mean first update of each group
 

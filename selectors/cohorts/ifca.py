@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .tree import ROOT, Membership
 
 
@@ -42,8 +43,7 @@ class Ifca:
     """
 
     def __init__(self, models: int = 2) -> None:
-        if models < 1:
-            raise ValueError(f"models: expected 1 or more, got {models}")
+        at_least(1, models=models)
         self.models, self.members = models, Membership()
         if models > 1:
             self.members.split(ROOT, [[] for _ in range(models)])

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
 from .affinity import OWN_SIDE
 
 Flags = NDArray[np.bool_]
@@ -72,8 +73,7 @@ class LieCounter:
     """
 
     def __init__(self, strikes: int = 3) -> None:
-        if strikes < 0:
-            raise ValueError(f"strikes: expected 0 or more, got {strikes}")
+        at_least(0, strikes=strikes)
         self.strikes = strikes
         self.total = 0
         self.rounds = 0

@@ -4,15 +4,14 @@ Only the participants of a round are seen, and updates of different rounds canno
 start from different models. What is kept from round to round is who belongs together.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
-from .heterogeneity import Gain, gain_of, heterogeneity
+from ..checks import at_least
+from ..stateful import Stateful
 from .projection import unit_rows
-from .split import SplitRule
+from .split import Gain, SplitRule, gain_of, heterogeneity
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]
@@ -31,19 +30,11 @@ def assign(
     a label is missing among the participants, all keep what they have. Only directions count; an
     update of zero has none and keeps its label.
 
-    Parameters
-    ----------
-    updates : array of float, one row per participant
-        In any scale.
-    labels : array of int
-        From earlier rounds; -1 for none.
-    parts : int
-        Number of clusters (K).
-    centroids : array of float, optional
-        One row per cluster: where to look for clusters of which no member is here.
+    - ``updates`` (one row per participant): in any scale.
+    - ``labels``: from earlier rounds; -1 for none.
+    - ``parts``: number of clusters (K).
+    - ``centroids``: one row per cluster: where to look for clusters of which no member is here.
 
-    Examples
-    --------
     >>> updates = [[1.0, 0.0], [0.0, 3.0], [9.0, 1.0], [0.1, 0.2]]
     >>> assign(updates, [0, 1, -1, -1], parts=2).tolist()
     [0, 1, 0, 1]
@@ -125,8 +116,7 @@ def distances_to(points: Floats, centres: Floats) -> Floats:
 
 def checked_labels(labels: ArrayLike, count: int, parts: int) -> Labels:
     """Return labels as positions; there must be one per row, from -1 to below ``parts``."""
-    if parts < 1:
-        raise ValueError(f"parts: expected 1 or more, got {parts}")
+    at_least(1, parts=parts)
     given = np.asarray(labels)
     if given.shape != (count,):
         raise ValueError(f"labels: expected {count}, one per row, got shape {given.shape}")
@@ -148,7 +138,7 @@ def numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
     return ranks[inverse]
 
 
-class OnlineClusters:
+class OnlineClusters(Stateful):
     """The clusters within one cohort, over its rounds.
 
     How many there are is chosen when they are first looked for. As updates say more about the data
@@ -164,6 +154,8 @@ class OnlineClusters:
     - ``retry``: after this many rounds of clusters that are not worth a split, the search starts
       again.
     """
+
+    remembers = ("parts", "first", "_idle", "centroids")
 
     def __init__(self, most: int, rule: SplitRule, retry: int = 20) -> None:
         self.most, self.rule, self.retry = most, rule, retry
@@ -210,14 +202,3 @@ class OnlineClusters:
         self.first, self.parts = self.first + self.parts, parts
         self.centroids = np.empty((0, 0))
         return found, promise
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the numbers of the clusters, their centroids and how long they were useless."""
-        numbers = {"parts": self.parts, "first": self.first, "idle": self._idle}
-        return numbers | {"centroids": self.centroids.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.parts, self.first = int(state["parts"]), int(state["first"])
-        self._idle = int(state["idle"])
-        self.centroids = np.array(state["centroids"], dtype=np.float64)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, finite_rows
+
 Floats = NDArray[np.float64]
 
 _AT_ONCE = 32768  # coordinates that are worked on: they stay in the cache
@@ -40,27 +42,18 @@ class Projection:
     def __init__(
         self, sizes: Sequence[int], dimension: int = 256, seed: int = 0, coordinates: int = 8192
     ) -> None:
-        numbers = {
-            "dimension": dimension,
-            "coordinates": coordinates,
-            "sizes": min(sizes, default=0),
-        }
-        for name, value in numbers.items():
-            if value < 1:
-                raise ValueError(f"{name}: expected 1 or more, got {value}")
+        at_least(1, dimension=dimension, coordinates=coordinates, sizes=min(sizes, default=0))
         self.sizes, self.dimension = [int(size) for size in sizes], dimension
         rng = np.random.default_rng(seed)
         shares = _fair_shares(self.sizes, coordinates)
         self._runs = [_runs(n, k, rng) for n, k in zip(self.sizes, shares, strict=True)]
-        seen = [n if runs is None else runs.size * _RUN for n, runs in self._sized()]
+        sized = zip(self.sizes, self._runs, strict=True)
+        seen = [n if runs is None else runs.size * _RUN for n, runs in sized]
         self._ends = np.cumsum(seen)
         # What is left out is made up for by the rest of its layer.
         scales = np.sqrt(np.array(self.sizes) / np.array(seen))
         signs = rng.choice(np.array([-1.0, 1.0]), size=int(self._ends[-1]))
         self._factors = (signs * np.repeat(scales, seen)).astype(np.float32)
-
-    def _sized(self) -> list[tuple[int, NDArray[np.intp] | None]]:
-        return list(zip(self.sizes, self._runs, strict=True))
 
     def sketch(self, layers: Sequence[ArrayLike]) -> Floats:
         """Return the sketch of an update, or of a model, given as arrays in the usual order."""
@@ -106,9 +99,7 @@ def unit_rows(points: ArrayLike) -> Floats:
     >>> unit_rows([[3.0, 4.0], [0.0, 0.0]]).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
     """
-    rows = np.asarray(points, dtype=np.float64)
-    if rows.ndim != 2 or not np.all(np.isfinite(rows)):
-        raise ValueError("updates: expected a matrix of finite numbers, one row per client")
+    rows = finite_rows(points)
     # First by the largest entry: squares of huge or tiny numbers would not fit.
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
     rows = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)

@@ -1,7 +1,9 @@
-"""How well a client fits the cohort that it trained with (Auxo, section 4.3)."""
+"""How well a client fits a cohort, and how often it tries another (Auxo, section 4.3)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ..checks import at_least, shares
 
 Floats = NDArray[np.float64]
 
@@ -12,13 +14,8 @@ def instant_reward(distances: ArrayLike) -> Floats:
     Below zero lie the outliers: those farther from the centre than the mean plus one (population)
     standard deviation. If all lie in the centre, the reward is one.
 
-    Parameters
-    ----------
-    distances : array of float
-        Of the participants' updates to the centre of the cohort (D).
+    - ``distances``: of the participants' updates to the centre of the cohort (D).
 
-    Examples
-    --------
     >>> instant_reward([1.0, 1.0, 4.0]).round(3).tolist()  # mean 2, deviation 1.414
     [0.707, 0.707, -0.172]
     >>> instant_reward([0.0, 0.0]).tolist()
@@ -39,8 +36,7 @@ def decayed(reward: ArrayLike, instant: ArrayLike, rate: float = 0.2) -> Floats:
     >>> float(decayed(0.0, -3.0)), float(decayed(1.0, 1.0))
     (-0.6000000000000001, 1.0)
     """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate: expected a share from 0 to 1, got {rate!r}")
+    shares(rate=rate)
     before, new = np.asarray(reward, dtype=np.float64), np.asarray(instant, dtype=np.float64)
     return np.asarray(rate * new + (1 - rate) * before)
 
@@ -55,3 +51,34 @@ def known_centre(points: Floats, known: NDArray[np.bool_]) -> Floats:
     members = points[known] if np.count_nonzero(known) >= 2 else points
     centre: Floats = members.mean(axis=0)
     return centre
+
+
+def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> float:
+    """Return the probability of a random cohort, ``initial * decay ** round``.
+
+    The round is that of the cohort. (Line 29 of algorithm 1, taken literally, would explore ever
+    more; the text says less.)
+
+    >>> exploration_rate(0), round(exploration_rate(100), 4)
+    (0.3, 0.1098)
+    """
+    at_least(0, round=round)
+    shares(initial=initial, decay=decay)
+    return initial * decay**round
+
+
+def predicted(before: float, instant: float, distance: int) -> float:
+    """Return the reward of a cohort that a client has not tried, after it tried another.
+
+    ``R + dR / (d + 1)`` (ExploreReward, line 25): the farther away in the tree, the less it says.
+
+    - ``before``: what was expected of it so far, R.
+    - ``instant``: reward that the cohort gave which was tried, dR.
+    - ``distance``: :meth:`forager.selectors.cohorts.tree.CohortTree.distance` of the two.
+
+    Figure 7:
+
+    >>> predicted(0.0, -3.0, distance=1), predicted(0.0, -3.0, distance=2)
+    (-1.5, -1.0)
+    """
+    return before + instant / (distance + 1)

@@ -1,10 +1,62 @@
-"""When a cohort is split (Auxo, section 4.4 and lemma 4.1)."""
+"""When a cohort is split: how different its members are, and its clusters (Auxo, section 4.4)."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
-from .heterogeneity import Gain
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..checks import at_least, shares
+from ..stateful import Stateful
+
+
+def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
+    """Return J of eq. 1, the sum of squared differences within the clusters.
+
+    ``J = sum over clusters m of 1 / (2 |m|) * sum over i, j in m of ||x_i - x_j||^2``, which is the
+    sum of squared distances to the centres of the clusters, and is computed as that.
+
+    - ``points`` (one row per client)
+    - ``labels``: the cluster of each; -1 for those in none, which do not count.
+
+    >>> points = [[0.0, 0.0], [2.0, 0.0], [5.0, 5.0]]
+    >>> heterogeneity(points, [0, 0, 1]), heterogeneity(points, [0, 0, -1])
+    (2.0, 2.0)
+    """
+    rows, groups = np.asarray(points, dtype=np.float64), np.asarray(labels)
+    if rows.ndim != 2 or groups.shape != rows.shape[:1]:
+        raise ValueError(f"labels: expected one per row of {rows.shape}, got {groups.shape}")
+    if not np.all(np.isfinite(rows)):
+        raise ValueError("points: expected finite numbers")
+    clusters = [rows[groups == label] for label in np.unique(groups[groups >= 0])]
+    return float(sum(np.sum((members - members.mean(axis=0)) ** 2) for members in clusters))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a split along the clusters of one round would gain."""
+
+    # Mean squared difference to the centre of all, and to the centres of the clusters
+    before: float
+    after: float
+    parts: int  # number of clusters
+    smallest_share: float  # share of the participants that the smallest cluster holds
+
+
+def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:
+    """Return what a split of labelled participants would gain; those without a label are left out.
+
+    >>> gain_of([[0.0], [0.0], [4.0], [4.0]], np.array([0, 0, 1, 1]), 2)
+    Gain(before=4.0, after=0.0, parts=2, smallest_share=0.5)
+    """
+    labelled = labels >= 0
+    count = int(np.count_nonzero(labelled))
+    if count == 0:
+        return Gain(0.0, 0.0, parts, 0.0)
+    before = heterogeneity(points, np.where(labelled, 0, -1)) / count
+    after = heterogeneity(points, labels) / count
+    sizes = np.bincount(labels[labelled], minlength=parts)
+    return Gain(before, after, parts, float(sizes.min() / count))
 
 
 @dataclass(frozen=True)
@@ -33,13 +85,10 @@ class SplitRule:
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        least = {"first_round": 0, "last_round": 0, "rounds": 1, "participants": 1}
-        least |= {"exponent": 0, "alpha": 0}
-        for name, bound in least.items():
-            if not getattr(self, name) >= bound:
-                raise ValueError(f"{name}: expected {bound} or more, got {getattr(self, name)!r}")
-        if not 0 <= self.smallest_share <= 1:
-            raise ValueError(f"smallest_share: expected 0 to 1, got {self.smallest_share!r}")
+        at_least(0, first_round=self.first_round, last_round=self.last_round)
+        at_least(0, exponent=self.exponent, alpha=self.alpha)
+        at_least(1, rounds=self.rounds, participants=self.participants)
+        shares(smallest_share=self.smallest_share)
         if 0 < self.last_round < self.first_round:
             raise ValueError(f"last_round: expected {self.first_round} or more, or 0 for none")
 
@@ -63,7 +112,7 @@ class SplitRule:
         return gain.parts > 1 and large and falls and gain.before > 0
 
 
-class SplitWatch:
+class SplitWatch(Stateful):
     """Counts for one cohort how many rounds in a row a split would have been worth it.
 
     >>> watch = SplitWatch(SplitRule(first_round=0, rounds=2))
@@ -71,6 +120,8 @@ class SplitWatch:
     >>> [watch.due(round, good, participants=20) for round in range(3)]
     [False, True, True]
     """
+
+    remembers = ("streak",)
 
     def __init__(self, rule: SplitRule) -> None:
         self.rule = rule
@@ -84,11 +135,3 @@ class SplitWatch:
         self.streak = self.streak + 1 if self.rule.gains(gain) else 0
         enough = participants >= self.rule.resources(gain, before)
         return enough and self.streak >= self.rule.rounds and self.rule.allows(round, participants)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the number of rounds in a row."""
-        return {"streak": self.streak}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.streak = int(state["streak"])

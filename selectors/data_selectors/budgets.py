@@ -6,6 +6,8 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+
 Counts = NDArray[np.int64]
 
 TOO_FEW = 3  # samples of a class that say nothing about its gradients
@@ -36,23 +38,16 @@ def split_budget(counts: ArrayLike, budget: int) -> Counts:
     The parts add up to the budget exactly, or to all samples if there are fewer. None exceeds its
     class. Equal remainders go to the lower class.
 
-    Parameters
-    ----------
-    counts : array of int
-        Samples of each class.
-    budget : int
-        Samples in total.
+    - ``counts``: samples of each class.
+    - ``budget``: samples in total.
 
-    Examples
-    --------
     >>> split_budget([33, 33, 34], 10).tolist()
     [3, 3, 4]
     >>> split_budget([1, 0, 2], 10).tolist()
     [1, 0, 2]
     """
     sizes = _checked_counts(counts)
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    at_least(0, budget=index(budget))
     total = int(sizes.sum())
     if budget >= total:
         return sizes.copy()
@@ -72,8 +67,7 @@ def split_equally(counts: ArrayLike, budget: int) -> Counts:
     ([4, 3, 3], [1, 0, 5, 4])
     """
     sizes = _checked_counts(counts)
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    at_least(0, budget=index(budget))
     parts, left = np.zeros_like(sizes), min(index(budget), int(sizes.sum()))
     while left:
         open_classes = np.flatnonzero(parts < sizes)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
@@ -89,8 +91,7 @@ def draw(weights: ArrayLike, budget: int, rng: np.random.Generator) -> Positions
     [1, 3]
     """
     chances = np.maximum(np.asarray(weights, dtype=np.float64), TINY)
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    at_least(0, budget=index(budget))
     waits = rng.exponential(size=chances.shape) / chances
     return np.sort(np.argsort(waits, kind="stable")[:budget])
 

@@ -7,10 +7,11 @@ be wrong: on clean but difficult data it would leave out what is still to be lea
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ..stateful import Stateful
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +80,7 @@ def sure_accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
     return float(min(right.mean(), np.mean(by_class)))
 
 
-class LabelDoubt:
+class LabelDoubt(Stateful):
     """Whether clients' labels are wrong, by how seldom a model agrees with them.
 
     A model agrees with right labels that it was trained on at least as often as with those of clean
@@ -89,14 +90,14 @@ class LabelDoubt:
     whose labels mean different things, one group agrees with the model, and nothing is found. What
     counts is the median over five rounds. Two thirds of the clients would have to lie to move it.
 
-    Examples
-    --------
     >>> doubt = LabelDoubt()
     >>> [doubt.hear([0.5, 0.55, 0.6], clean_accuracy=0.9) for _ in range(5)]
     [False, False, False, False, True]
     >>> round(doubt.wrong, 2)
     0.37
     """
+
+    remembers = ("found", "_estimates")
 
     def __init__(self) -> None:
         self.found = False
@@ -114,11 +115,3 @@ class LabelDoubt:
             self._estimates = [*self._estimates, estimate][-_ROUNDS:]
             self.found = self.found or (len(self._estimates) == _ROUNDS and self.wrong > DOUBTFUL)
         return self.found
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what is known so far."""
-        return {"found": self.found, "estimates": list(self._estimates)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.found, self._estimates = bool(state["found"]), list(state["estimates"])

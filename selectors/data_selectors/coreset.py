@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, one_of
 from .budgets import class_budgets
-from .crust import crust, neighbour_counts
-from .facility_location import cluster_sizes, facility_location
 from .matching_pursuit import matching_pursuit
-from .nearest import nearest
-from .uniform import uniform
+from .medoids import cluster_sizes, crust, facility_location, neighbour_counts
+from .plain import nearest, uniform
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
@@ -49,7 +48,7 @@ class RuleSettings:
     step: int = 1
     nonnegative: bool = False
     residual: str = "mean"
-    radius: float = 2.0  # of :func:`forager.selectors.data_selectors.crust.crust`
+    radius: float = 2.0  # of :func:`forager.selectors.data_selectors.medoids.crust`
     # Whether classes give equal parts of the budget, not parts in proportion to their sizes
     equal: bool = False
 
@@ -85,10 +84,8 @@ def choose_coreset(
     >>> choose_coreset("nearest", rows, labels, 4, targets=[[1.0], [9.0]]).indices.tolist()
     [0, 2, 3, 4]
     """
-    if rule not in RULES:
-        raise ValueError(f"rule: expected one of {', '.join(RULES)}, got {rule!r}")
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
+    one_of(RULES, rule=rule)
+    at_least(0, budget=index(budget))
     values = _checked_rows(rule, rows)
     goals = _checked_targets(targets, values)
     classes = _checked_labels(labels, values, goals)

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, one_of
 from ..client_selectors.base import lowest
 
 Floats = NDArray[np.float64]
@@ -76,33 +77,20 @@ def matching_pursuit(
     Products with all gradients are taken in their own precision (float32 or float64), everything
     else in float64. Ties go to the lower index.
 
-    Parameters
-    ----------
-    gradients : array, shape (n, d)
-        One row per sample. Rows that are not finite are never chosen.
-    target : array, shape (d,)
-        What to match. A zero target is matched by no sample at all.
-    budget : int
-        How many samples; if there are fewer, all that help.
-    rule : {"distance", "projection"}
-        How the next sample is found.
-    ridge : float
-        Penalty on the squared weights (lambda in eq. 5). With none, a gradient that is a
-        combination of those chosen gets no weight of its own.
-    tolerance : float
-        Stop when the residual's norm is at most this share of the target's.
-    step : int
-        Samples added before the weights are solved for again.
-    nonnegative : bool
-        Choose only gradients on the residual's side, and let a sample go for good when its weight
-        turns negative: the most negative first, as in GradMatch. Without effect on ``plain-mean``,
-        which has no negative weights.
-    residual : {"mean", "total", "plain-mean", "printed"}
-        What the next sample is compared with. ``plain-mean`` spends the whole budget, whatever the
-        tolerance.
+    - ``gradients`` (shape (n, d)): one row per sample. Rows that are not finite are never chosen.
+    - ``target`` (shape (d,)): what to match. A zero target is matched by no sample at all.
+    - ``budget``: how many samples; if there are fewer, all that help.
+    - ``rule`` ("distance", "projection"): how the next sample is found.
+    - ``ridge``: penalty on the squared weights (lambda in eq. 5). With none, a gradient that is a
+      combination of those chosen gets no weight of its own.
+    - ``tolerance``: stop when the residual's norm is at most this share of the target's.
+    - ``step``: samples added before the weights are solved for again.
+    - ``nonnegative``: choose only gradients on the residual's side, and let a sample go for good
+      when its weight turns negative: the most negative first, as in GradMatch. Without effect on
+      ``plain-mean``, which has no negative weights.
+    - ``residual`` ("mean", "total", "plain-mean", "printed"): what the next sample is compared
+      with. ``plain-mean`` spends the whole budget, whatever the tolerance.
 
-    Examples
-    --------
     >>> gradients = [[1.0, 0.0], [0.0, 2.0], [3.0, 3.0], [float("nan"), 0.0]]
     >>> found = matching_pursuit(gradients, [1.0, 2.0], budget=2, ridge=0.0)
     >>> found.indices.tolist(), found.weights.round(6).tolist(), found.residuals.round(6).tolist()
@@ -208,12 +196,9 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
 def _check_settings(
     budget: int, rule: str, ridge: float, tolerance: float, step: int, residual: str
 ) -> None:
-    if index(budget) < 0:
-        raise ValueError(f"budget: expected 0 or more, got {budget}")
-    if rule not in RULES:
-        raise ValueError(f"rule: expected one of {RULES}, got {rule!r}")
-    if residual not in RESIDUALS:
-        raise ValueError(f"residual: expected one of {RESIDUALS}, got {residual!r}")
+    at_least(0, budget=index(budget))
+    one_of(RULES, rule=rule)
+    one_of(RESIDUALS, residual=residual)
     if not 0 <= ridge < np.inf:
         raise ValueError(f"ridge: expected a finite number from 0 on, got {ridge!r}")
     if not tolerance >= 0:

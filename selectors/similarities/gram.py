@@ -1,4 +1,7 @@
-"""Inner products of all pairs of long vectors."""
+"""Inner products, cosines and distances of all pairs of long vectors.
+
+Cosine and Euclidean distance compare the values of clients' updates, which IOS does without.
+"""
 
 from collections.abc import Sequence
 
@@ -9,6 +12,7 @@ Floats = NDArray[np.float64]
 
 _COLUMNS = 65536  # multiplied at a time, so that vectors need no copy as a whole
 _ROUNDING = 1e-7  # of a length that is left of vectors, relative to the longest
+_EQUAL = 1e-13  # of a squared distance, relative to the squared norms it is computed from
 
 
 def gram_matrix(vectors: Sequence[ArrayLike], centred: bool = False) -> Floats:
@@ -63,3 +67,60 @@ def centred_cosines(products: ArrayLike) -> Floats:
     matrix[average] = matrix[:, average] = 0.0
     np.fill_diagonal(matrix, 1.0)
     return np.clip(matrix, -1.0, 1.0, out=matrix)
+
+
+def cosine_matrix(vectors: Sequence[ArrayLike]) -> Floats:
+    """Return the cosines of all pairs of vectors, from -1 to 1; the diagonal is 1.
+
+    A vector of zeros has no direction: its cosine to all others is 0.
+
+    - ``vectors`` (shape (d,)): say, the clients' importances, gradients or updates.
+
+    >>> cosine_matrix([[1, 0], [2, 0], [0, 5], [-1, 0]])[0]
+    array([ 1.,  1.,  0., -1.])
+    """
+    products = gram_matrix(vectors)
+    norms = np.sqrt(np.diag(products))
+    norms[norms == 0] = 1.0
+    cosines = np.clip(products / norms[:, None] / norms, -1.0, 1.0)
+    np.fill_diagonal(cosines, 1.0)
+    return cosines
+
+
+def distance_matrix(vectors: Sequence[ArrayLike]) -> Floats:
+    """Return the distances of all pairs of vectors; equal vectors are at distance 0.
+
+    >>> distance_matrix([[0, 0], [3, 4], [3, 4]])
+    array([[0., 5., 5.],
+           [5., 0., 0.],
+           [5., 0., 0.]])
+    """
+    products = gram_matrix(vectors, centred=True)
+    sizes = np.diag(products)
+    sums = sizes[:, None] + sizes
+    squares = sums - 2 * products
+    return np.sqrt(np.where(squares <= _EQUAL * sums, 0.0, squares))
+
+
+def similarity_from_distance(distances: ArrayLike) -> Floats:
+    """Return ``1 / (1 + d / m)`` for each distance d, where m is the median of all pairs.
+
+    It falls from 1 at distance 0, is 0.5 at the median, and does not depend on the unit.
+
+    >>> similarity_from_distance([[0, 1, 3], [1, 0, 1], [3, 1, 0]])[0]
+    array([1.  , 0.5 , 0.25])
+    """
+    values = np.asarray(distances, dtype=np.float64)
+    pairs = values[np.triu_indices(len(values), k=1)]
+    typical = float(np.median(pairs)) if pairs.size else 0.0
+    return np.asarray(1 / (1 + values / (typical or 1.0)))
+
+
+def euclidean_matrix(vectors: Sequence[ArrayLike]) -> Floats:
+    """Return the similarities of all pairs of vectors, from 0 to 1, by their distances.
+
+    >>> euclidean_matrix([[0, 0], [3, 4]])
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    return similarity_from_distance(distance_matrix(vectors))

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import one_of
+
 Floats = NDArray[np.float64]
 
 MEASURES = ("js", "wasserstein")
@@ -49,8 +51,7 @@ def histogram_similarity(histograms: Sequence[ArrayLike], measure: str = "js") -
            [1., 1., 0.],
            [0., 0., 1.]])
     """
-    if measure not in MEASURES:
-        raise ValueError(f"measure: expected one of {MEASURES}, got {measure!r}")
+    one_of(MEASURES, measure=measure)
     shares = _shares(histograms)
     if measure == "js":
         return np.array([1 - _js(row, shares) for row in shares])

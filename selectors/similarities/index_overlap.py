@@ -29,19 +29,13 @@ _ROUNDING = 1e-12  # of a cumulative sum, relative to the total
 def top_k_support(importance: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Indices:
     """Return the indices of the ``k`` most important parameters, increasing.
 
-    Parameters
-    ----------
-    importance : array, shape (M,)
-        One number per parameter, not all zero. Ties go to the lower index.
-    k : int
-        How many indices, 1 to M.
-    layers : sequence of int, optional
-        Number of parameters of each layer, in order. Each layer then has a share of ``k`` that is
-        proportional to its size, so that scaling a layer's importance changes nothing. Without it,
-        one ranking holds for the whole model.
+    - ``importance`` (shape (M,)): one number per parameter, not all zero. Ties go to the lower
+      index.
+    - ``k``: how many indices, 1 to M.
+    - ``layers``: number of parameters of each layer, in order. Each layer then has a share of ``k``
+      that is proportional to its size, so that scaling a layer's importance changes nothing.
+      Without it, one ranking holds for the whole model.
 
-    Examples
-    --------
     >>> top_k_support([0.1, 3.0, 0.2, 3.0, 5.0], k=2)
     array([1, 4])
     >>> top_k_support([0.1, 3.0, 0.2, 3.0, 5.0], k=2, layers=[3, 2])
@@ -141,15 +135,9 @@ def overlaps_with(reference: ArrayLike, updates: ArrayLike, k: int | None = None
 def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) -> Floats:
     """Return the similarity of all pairs of supports; the diagonal is 1.
 
-    Parameters
-    ----------
-    supports : iterable of arrays
-        One per client.
-    threads : int, optional
-        How many to count with; as many as there are processors if not given.
+    - ``supports``: one per client.
+    - ``threads``: how many to count with; as many as there are processors if not given.
 
-    Examples
-    --------
     >>> overlap_matrix([[0, 1], [1, 2], [3, 4]])
     array([[1. , 0.5, 0. ],
            [0.5, 1. , 0. ],
@@ -167,15 +155,9 @@ def centred_overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = 
     support the share of these clients that have each index is subtracted; the similarity is the
     cosine of what is left, between -1 and 1. A support that is just the average is similar to none.
 
-    Parameters
-    ----------
-    supports : iterable of arrays
-        One per client.
-    threads : int, optional
-        How many to count with; as many as there are processors if not given.
+    - ``supports``: one per client.
+    - ``threads``: how many to count with; as many as there are processors if not given.
 
-    Examples
-    --------
     >>> centred_overlap_matrix([[0, 1], [0, 1], [0, 2], [0, 2]]).round(3).tolist()[0]
     [1.0, 1.0, -1.0, -1.0]
     """
@@ -204,24 +186,15 @@ def choose_k(
 ) -> int:
     """Return how many indices represent a client: the fewest that cover enough (Algorithm 1).
 
-    Parameters
-    ----------
-    importance : array, shape (M,)
-        One number from 0 on per parameter, not all zero.
-    coverage : float
-        Share of the sum of ``importance`` that the support must hold, above 0 up to 1. Where
-        ``k_max`` indices do not hold it, the answer is ``k_max``.
-    k_max : int
-        The most, 1 to M.
-    resamples : array, shape (r, M), optional
-        Importance estimated again, say from other mini-batches. Of the answer and the two sizes
-        above it, the first whose supports are stable enough is then returned; if none is, the
-        answer stays.
-    stability_target : float
-        What :func:`stability` of the resampled supports must reach.
+    - ``importance`` (shape (M,)): one number from 0 on per parameter, not all zero.
+    - ``coverage``: share of the sum of ``importance`` that the support must hold, above 0 up to 1.
+      Where ``k_max`` indices do not hold it, the answer is ``k_max``.
+    - ``k_max``: the most, 1 to M.
+    - ``resamples`` (shape (r, M)): importance estimated again, say from other mini-batches. Of the
+      answer and the two sizes above it, the first whose supports are stable enough is then
+      returned; if none is, the answer stays.
+    - ``stability_target``: what :func:`stability` of the resampled supports must reach.
 
-    Examples
-    --------
     >>> choose_k([4.0, 3.0, 2.0, 1.0], coverage=0.7, k_max=4)
     2
     >>> choose_k([4.0, 3.0, 2.0, 1.0], coverage=0.95, k_max=3)

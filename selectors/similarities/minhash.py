@@ -20,18 +20,11 @@ Floats = NDArray[np.float64]
 class MinHashIndex:
     """Finds the clients whose supports are likely to be similar to a given one (Algorithm 2).
 
-    Parameters
-    ----------
-    hashes : int
-        Length of a signature.
-    bands : int
-        How many bands it is cut into, a divisor of ``hashes``. More bands find more, and more that
-        is not similar.
-    seed, scheme
-        See :class:`Hashing`.
+    - ``hashes``: length of a signature.
+    - ``bands``: how many bands it is cut into, a divisor of ``hashes``. More bands find more, and
+      more that is not similar.
+    - ``seed``, ``scheme``: see :class:`Hashing`.
 
-    Examples
-    --------
     >>> index = MinHashIndex(hashes=64, bands=16, seed=0)
     >>> index.add("a", range(0, 100))
     >>> index.add("b", range(500, 600))

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import one_of
+
 Floats = NDArray[np.float64]
 
 FORMS = ("unit", "printed")
@@ -30,25 +32,15 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
     All arithmetic is in float64 on vectors scaled by their largest entry, so nothing overflows or
     vanishes, however large or small the entries.
 
-    Parameters
-    ----------
-    u : array, shape (d,)
-        The reference: the previous global update.
-    v : array, shape (d,) or (n, d)
-        An update, or one in each row.
-    p : float
-        Which norm, at least 1.
-    form : {"unit", "printed"}
-        Scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top of this file).
+    - ``u`` (shape (d,)): the reference: the previous global update.
+    - ``v`` (shape (d,) or (n, d)): an update, or one in each row.
+    - ``p``: which norm, at least 1.
+    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top
+      of this file).
 
-    Returns
-    -------
-    float, or array of shape (n,) if ``v`` has rows
-        0 where a vector is zero. NaN, which selectors read as "unknown", where one is not finite:
-        a broken row leaves the others as they are.
+    The result is 0 where a vector is zero, and NaN, which selectors read as "unknown", where one is
+    not finite: a broken row leaves the others as they are.
 
-    Examples
-    --------
     >>> power_cosine([1, 2, 3], [[2, 4, 6], [-1, -2, -3], [0, 0, 0]]).tolist()
     [1.0, -1.0, 0.0]
     >>> round(power_cosine([1, 2, 3], [3, 2, 1], p=2), 4)  # the cosine
@@ -70,8 +62,7 @@ class Reference:
     """
 
     def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
-        if form not in FORMS:
-            raise ValueError(f"form: expected one of {FORMS}, got {form!r}")
+        one_of(FORMS, form=form)
         if not p >= 1:
             raise ValueError(f"p: expected a number from 1 on, got {p!r}")
         vector = _floats(u)

@@ -9,6 +9,7 @@ paper's 64, and enough to distinguish the first two of some millions of indices.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, one_of
 from .index_overlap import checked_support
 from .signed_overlap import checked_codes, split_codes
 
@@ -36,10 +37,8 @@ class Hashing:
     """
 
     def __init__(self, hashes: int, seed: int = 0, scheme: str = "independent") -> None:
-        if hashes < 1:
-            raise ValueError(f"hashes: expected 1 or more, got {hashes}")
-        if scheme not in SCHEMES:
-            raise ValueError(f"scheme: expected one of {SCHEMES}, got {scheme!r}")
+        at_least(1, hashes=hashes)
+        one_of(SCHEMES, scheme=scheme)
         self.hashes, self.seed, self.scheme = hashes, seed, scheme
         rng = np.random.default_rng(seed)
         self._key = rng.integers(_RANGE, dtype=np.uint32)

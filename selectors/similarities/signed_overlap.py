@@ -26,15 +26,9 @@ def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: Arra
 
     1 for the same support with the same signs, -1 with all signs opposite, 0 if nothing is common.
 
-    Parameters
-    ----------
-    a, b : arrays of int
-        Supports, strictly increasing.
-    signs_a, signs_b : arrays of -1, 0 or 1
-        Of the change at each index.
+    - ``a``, ``b``: supports, strictly increasing.
+    - ``signs_a``, ``signs_b``: of the change at each index.
 
-    Examples
-    --------
     >>> signed_overlap([0, 1, 4], [1, -1, 1], [1, 4, 9], [-1, -1, 1])
     0.0
     >>> signed_overlap([0, 1], [1, -1], [0, 1], [-1, 1])

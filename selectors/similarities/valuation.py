@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least
+
 Floats = NDArray[np.float64]
 Samples = tuple[ArrayLike, ArrayLike]  # inputs and labels
 
@@ -20,29 +22,17 @@ def knn_shapley(correct: ArrayLike, k: int) -> Floats:
     The value of a set of samples is the share of correct labels among its k nearest ones, of which
     a set of fewer than k has fewer.
 
-    Parameters
-    ----------
-    correct : array, shape (n,) or (tests, n)
-        Whether each training sample has the label of the test sample, the nearest sample first;
-        a row for each test sample if there are several.
-    k : int
-        Number of neighbours.
+    - ``correct`` (shape (n,) or (tests, n)): whether each training sample has the label of the test
+      sample, the nearest sample first; a row for each test sample if there are several.
+    - ``k``: number of neighbours.
 
-    Returns
-    -------
-    array of the same shape
-        In the same order. A row sums to the value of all samples together.
-
-    Examples
-    --------
     >>> knn_shapley([1, 0, 1], k=1).round(4).tolist()
     [0.8333, -0.1667, 0.3333]
     """
     right = np.asarray(correct, dtype=np.float64)
     if right.ndim not in (1, 2) or right.shape[-1] == 0:
         raise ValueError(f"correct: expected one or more samples in a row, got {right.shape}")
-    if k < 1:
-        raise ValueError(f"k: expected 1 or more, got {k}")
+    at_least(1, k=k)
     samples = right.shape[-1]
     rank = np.arange(1, samples)
     steps = (right[..., :-1] - right[..., 1:]) / k * (np.minimum(k, rank) / rank)

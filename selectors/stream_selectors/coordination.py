@@ -55,35 +55,26 @@ def coordinate(
     is stored nowhere if all its clients have as many labels as they may or fewer places than labels
     (which happens in small federations), unless ``cover`` is set.
 
-    Parameters
-    ----------
-    velocity : array of float, shape (clients, labels)
-        Samples of each label that arrive at each client per round (V).
-    storage : array of int, shape (clients,)
-        Samples that each client can store (|B_c|).
-    clients_per_label : int or array of int, shape (labels,)
-        Clients that a label is given to in the first pass, if there are enough.
-    labels_per_client : int or array of int, shape (clients,), optional
-        Most labels that a client is given; all by default.
-    quantities : str
-        How a client divides its storage among its labels: "even" as in the paper, with what is left
-        over for its faster labels; "balanced" as even, with what is left over for the labels that
-        all clients together store too little of, by eq. 9d; "proportional" to its own velocities,
-        rounded so that labels keep their shares over all clients; "matched" close to the best
-        solution of eq. 10, which prefers fast labels as far as the global distribution allows.
-    cover : bool
-        Give a label that would be stored nowhere the places of another label of one of its clients,
-        where that one is stored by others too.
-    client_weights : str
-        What clients count for when their models are averaged: "stored", the weights of what they
-        store (eq. 12), or "velocity", how much arrives there. Labels are weighted accordingly.
-    held : array of int, shape (clients, labels), optional
-        Quota of the plan before this one.
-    loyalty : float
-        A label stays where it is held, unless it is faster elsewhere by more than this share.
+    - ``velocity`` (shape (clients, labels)): samples of each label that arrive at each client per
+      round (V).
+    - ``storage`` (shape (clients,)): samples that each client can store (|B_c|).
+    - ``clients_per_label`` (shape (labels,)): clients that a label is given to in the first pass,
+      if there are enough.
+    - ``labels_per_client`` (shape (clients,)): most labels that a client is given; all by default.
+    - ``quantities``: how a client divides its storage among its labels: "even" as in the paper,
+      with what is left over for its faster labels; "balanced" as even, with what is left over for
+      the labels that all clients together store too little of, by eq. 9d; "proportional" to its own
+      velocities, rounded so that labels keep their shares over all clients; "matched" close to the
+      best solution of eq. 10, which prefers fast labels as far as the global distribution allows.
+    - ``cover``: give a label that would be stored nowhere the places of another label of one of its
+      clients, where that one is stored by others too.
+    - ``client_weights``: what clients count for when their models are averaged: "stored", the
+      weights of what they store (eq. 12), or "velocity", how much arrives there. Labels are
+      weighted accordingly.
+    - ``held`` (shape (clients, labels)): quota of the plan before this one.
+    - ``loyalty``: a label stays where it is held, unless it is faster elsewhere by more than this
+      share.
 
-    Examples
-    --------
     Label 1 has the fewest owners and goes first.
 
     >>> velocity = [[6.0, 0.0, 3.0], [4.0, 2.0, 0.0], [5.0, 0.0, 1.0]]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import at_least, one_of
+from ..stateful import Stateful
 from .coordination import class_weights, coordinate
 from .value_store import ValueStore
 
@@ -58,7 +60,7 @@ def data_values(gradients: ArrayLike, direction: ArrayLike, normalize: bool = Fa
     return values
 
 
-class RunningGradient:
+class RunningGradient(Stateful):
     """The mean gradient of what arrived at a device since it last took part (eq. 7).
 
     >>> running = RunningGradient()
@@ -71,6 +73,8 @@ class RunningGradient:
     >>> running.report().tolist()  # nothing new: what was said before
     [4.0, 2.0]
     """
+
+    remembers = ("_mean", "_count", "_reported")
 
     def __init__(self) -> None:
         self._mean = np.zeros(())
@@ -90,8 +94,7 @@ class RunningGradient:
     def update(self, gradient: ArrayLike, count: int = 1) -> None:
         """Take in a sample's gradient, or the mean gradient of ``count`` samples."""
         new = np.asarray(gradient, dtype=np.float64)
-        if count < 1:
-            raise ValueError(f"count: expected 1 or more, got {count!r}")
+        at_least(1, count=count)
         if self._count and new.shape != self._mean.shape:
             raise ValueError(f"gradient: expected shape {self._mean.shape}, got {new.shape}")
         if not np.isfinite(new).all():
@@ -108,31 +111,15 @@ class RunningGradient:
             self._reported, self._mean, self._count = self._mean, np.zeros(()), 0
         return self._reported.copy()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return mean, count and the last report."""
-        return {"mean": self.mean, "count": self._count, "reported": self._reported.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._mean = np.array(state["mean"], dtype=np.float64)
-        self._reported = np.array(state["reported"], dtype=np.float64)
-        self._count = int(state["count"])
-
 
 class GlobalGradient:
     """The server's estimate of the global gradient, from what the participants report (eq. 8).
 
-    Parameters
-    ----------
-    shares : mapping of client to float, or sequence of float
-        Weight of each client: how fast samples arrive there. Only their ratios matter.
-    mode : str
-        "incremental" replaces the last report of each participant, so that the estimate is the
-        weighted mean of everyone's last report; a client that never reported does not count.
-        "participants" is the weighted mean of the last participants' reports alone.
+    - ``shares``: weight of each client: how fast samples arrive there. Only their ratios matter.
+    - ``mode``: "incremental" replaces the last report of each participant, so that the estimate is
+      the weighted mean of everyone's last report; a client that never reported does not count.
+      "participants" is the weighted mean of the last participants' reports alone.
 
-    Examples
-    --------
     >>> estimator = GlobalGradient({"a": 1.0, "b": 3.0})
     >>> estimator.report({"a": [4.0, 0.0]})
     >>> estimator.estimate.tolist()
@@ -150,8 +137,7 @@ class GlobalGradient:
     def __init__(
         self, shares: Mapping[Any, float] | Iterable[float], mode: str = "incremental"
     ) -> None:
-        if mode not in _MODES:
-            raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+        one_of(_MODES, mode=mode)
         self.mode = mode
         self._shares = _checked_shares(shares)
         self._last: dict[Hashable, NDArray[Any]] = {}

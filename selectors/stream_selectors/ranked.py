@@ -124,3 +124,60 @@ class RecentScores:
         above = min(below + 1, len(self._sorted) - 1)
         low, high = self._sorted[below], self._sorted[above]
         return low + (high - low) * (place - below)
+
+
+class HighLoss(RankedSelector):
+    """Keeps the samples of highest loss.
+
+    >>> rule = HighLoss(capacity=2)
+    >>> rule.offer(Offered([1, 2, 3], [0, 0, 0], losses=[0.5, 0.1, 0.9])).kept.tolist()
+    [0, 2]
+    >>> rule.revalue(Offered([3], [0], losses=[0.2]))  # after training it is learnt
+    >>> rule.offer(Offered([4], [0], losses=[0.3])).evicted.tolist()
+    [3]
+    """
+
+    needs = "loss"
+
+
+class GradientNorm(RankedSelector):
+    """Keeps the samples of longest gradient.
+
+    >>> rule = GradientNorm(capacity=1)
+    >>> rule.offer(Offered([1, 2], [0, 0], gradient_norms=[0.5, 2.0])).kept.tolist()
+    [1]
+    """
+
+    needs = "norm"
+
+
+class Sld(FilteredSelector):
+    """Keeps long gradients, without samples above the median of the last 50.
+
+    Li et al.: *Sample-level data selection for federated learning*, as the ODE paper (appendix C.3)
+    adapts it to a stream.
+
+    >>> rule = Sld(capacity=2)
+    >>> norms = [3.0, 2.0, 2.7, 2.4]  # the medians before them: none, 3.0, 2.5 and 2.7
+    >>> rule.offer(Offered([1, 2, 3, 4], [0, 0, 0, 0], gradient_norms=norms)).kept.tolist()
+    [0, 3]
+    """
+
+    needs = "norm"
+    quantile = 0.5
+
+
+class FedBalancer(FilteredSelector):
+    """Keeps high losses, without samples among the top tenth of the last 50.
+
+    Shin et al.: *FedBalancer: data and pace control for efficient federated learning on
+    heterogeneous clients*, as the ODE paper (appendix C.3) adapts it to a stream.
+
+    >>> rule = FedBalancer(capacity=2)
+    >>> losses = [0.3, 0.2, 0.1, 9.0]  # 9.0 is more than the 90 % quantile of those before
+    >>> rule.offer(Offered([1, 2, 3, 4], [0, 0, 0, 0], losses=losses)).kept.tolist()
+    [0, 1]
+    """
+
+    needs = "loss"
+    quantile = 0.9

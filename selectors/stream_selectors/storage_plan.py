@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..stateful import Stateful
 from .coordination import Coordination, coordinate
 
 GAP = 10
@@ -18,7 +18,7 @@ _CHANCE = 2.0  # mean deviations of a measured velocity that are no drift
 _MEMORY = 50.0  # rounds that a measured velocity is the mean of, at most
 
 
-class StoragePlan:
+class StoragePlan(Stateful):
     """A plan that lasts: small changes wait, and a new one keeps what it can of the old.
 
     It is made again when clients are new or gone for good, when a label comes that nobody had, when
@@ -33,6 +33,8 @@ class StoragePlan:
     - ``quantities``, ``cover``, ``client_weights``: as in
       :func:`~forager.selectors.stream_selectors.coordination.coordinate`.
     """
+
+    remembers = ("quota", "class_weights", "_velocities", "_capacities", "_made_in", "_wait")
 
     def __init__(
         self,
@@ -120,25 +122,6 @@ class StoragePlan:
             return False
         self._wait = min(2 * self._wait, _LONGEST_GAP)
         return True
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the plan and what it was made for."""
-        return {
-            "quota": self.quota,
-            "class-weights": self.class_weights,
-            "velocities": self._velocities,
-            "capacities": self._capacities,
-            "made-in": self._made_in,
-            "wait": self._wait,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.quota = dict(state["quota"])
-        self.class_weights = list(state["class-weights"])
-        self._velocities = dict(state["velocities"])
-        self._capacities = dict(state["capacities"])
-        self._made_in, self._wait = int(state["made-in"]), int(state["wait"])
 
 
 def _deviation(velocity: NDArray[np.float64], rounds: NDArray[np.float64]) -> float:

@@ -27,8 +27,6 @@ class Titan(StreamSelector):
     draw without replacement (Efraimidis and Spirakis, 2006). A class over its places loses the
     lowest.
 
-    Examples
-    --------
     >>> rule = Titan(capacity=4)
     >>> batch = Offered(range(80), [0, 1] * 40, gradient_norms=[3.0, 1.0] * 40)
     >>> _ = rule.offer(batch)

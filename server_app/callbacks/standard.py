@@ -12,6 +12,7 @@ from ...core.tasks import Task
 from ...core.tasks.metric_text import label, written
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.flower_private import is_simulation
+from ...selectors.similarities.skew import label_skew, quantity_skew
 from ..loop import Loop
 from .base import Callback
 
@@ -96,6 +97,9 @@ class ClassesOfClients(Callback):
         event = classes_spread(self.grid, self.task) if loop.round == 1 else None
         if event is not None:
             loop.federation.note(event)
+            samples = list(map(sum, event.counts))
+            skews = label_skew(event.counts), quantity_skew(samples)
+            _log.info("skew of the clients' data, 0 to 1: labels %.2f, quantity %.2f", *skews)
         return None
 
 

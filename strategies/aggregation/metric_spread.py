@@ -26,8 +26,6 @@ def metric_spread(
     each value counts that makes sense. Whatever else a reply holds is ignored. The main metric is
     the first.
 
-    Examples
-    --------
     >>> errors = [MetricRecord({"mae": float(i), "loss": 1.0}) for i in range(11)]
     >>> spread = metric_spread(errors, [Metric("mae", higher_is_better=False)]).spread["mae"]
     >>> spread.mean, spread.worst_10, spread.best_10

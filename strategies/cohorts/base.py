@@ -14,6 +14,7 @@ from ...core.wire.keys import ASK_LOSSES, CONFIG
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import LossesTold
+from ...selectors.stateful import Stateful
 from ..federation.federation import Federation, silent
 
 ONLY = "0"  # the cohort that everyone starts in
@@ -93,7 +94,7 @@ class CohortSignals:
     signals: NDArray[np.float32]
 
 
-class CohortRule:
+class CohortRule(Stateful):
     """All clients in one cohort, always; rules override what they change."""
 
     own_records: tuple[str, ...] = ()  # names of the records that it reads from replies
@@ -174,13 +175,6 @@ class CohortRule:
         """Return the cohorts that it knows of; nothing if it takes the layer's as they are."""
         return None
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what must survive a restart."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-
 
 class _Core(Protocol):
     """What an algorithm of ``selectors.cohorts`` can do."""
@@ -203,12 +197,13 @@ class CoreRule(CohortRule, Generic[C]):
         return self.core.leaves()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the algorithm remembers."""
-        return self.core.state_dict()
+        """Return what the algorithm remembers, and the rule itself."""
+        return self.core.state_dict() | super().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         self.core.load_state_dict(state)
+        super().load_state_dict(state)
 
 
 def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:

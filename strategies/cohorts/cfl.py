@@ -1,7 +1,6 @@
 """CFL: split a cohort in two when it has converged and its clients have not."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,8 @@ class CflRule(CoreRule[Cfl]):
     client that was absent when its cohort was split goes to the largest part and is sorted when it
     next takes part in a split.
     """
+
+    remembers = ("longest",)
 
     def __init__(self, config: RunConfig) -> None:
         self.longest = 0.0  # of all updates so far
@@ -53,12 +54,3 @@ class CflRule(CoreRule[Cfl]):
             if children:
                 parts[leaf] = children
         return split_into(rounds, parts)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree, who is where, and the longest update."""
-        return super().state_dict() | {"longest": self.longest}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.longest = float(state["longest"])

@@ -56,8 +56,6 @@ def with_common_body(
 
     Some of them count, at least one above 0; the others take over the mean.
 
-    Examples
-    --------
     >>> models = {name: to_record({"body": np.full(1, x), "head": np.full(1, x)})
     ...           for name, x in (("a", 0.0), ("b", 4.0), ("c", 9.0))}
     >>> shared = with_common_body(models, {"a": 3.0, "b": 1.0}, frozenset(["head"]))
@@ -97,8 +95,6 @@ def with_shared_changes(
     one above 0; ``own`` is the weight of a cohort's own change, from 0 to 1. Those that did not
     train have none.
 
-    Examples
-    --------
     >>> def models(a, b):
     ...     return {c: to_record({"w": np.full(1, x)}) for c, x in (("a", a), ("b", b))}
     >>> before, after = models(0.0, 4.0), models(2.0, 8.0)

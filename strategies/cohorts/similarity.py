@@ -8,7 +8,6 @@ are used; with ``ios.signatures`` clients send signatures, and some are asked fo
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from flwr.app import ArrayRecord
@@ -27,6 +26,8 @@ _log = logging.getLogger("forager")
 
 class SimilarityRule(CohortRule):
     """One cohort per cluster, made again every ``ios.every`` rounds from ``ios.first-round`` on."""
+
+    remembers = ("clusters", "fresh", "generation", "similarity")
 
     def __init__(self, config: RunConfig) -> None:
         self.similarity = client_similarity(config)
@@ -98,7 +99,10 @@ class SimilarityRule(CohortRule):
         """Ask candidates for the supports that they have only signed so far."""
         missing = self.similarity.missing(keys)
         if missing:
-            hear = partial(self._heard, ArrayRecord())
+
+            def hear(key: str, row: Row) -> None:
+                self.hear_one(key, row, ArrayRecord())
+
             scene.ask(missing, self.similarity.question, {}, {}, hear)
         account = self.similarity.account(scene.round, keys)
         if account is not None:
@@ -115,9 +119,6 @@ class SimilarityRule(CohortRule):
         if key in self.similarity.told:
             self.fresh[key] = self._round
 
-    def _heard(self, sent: ArrayRecord, key: str, row: Row) -> None:
-        self.hear_one(key, row, sent)
-
     def report(self) -> dict[str, Any]:
         """Return whether the last clustering converged, and that no values were used."""
         return {**self._report, "values_used": self.similarity.values}
@@ -125,21 +126,6 @@ class SimilarityRule(CohortRule):
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that may be kept."""
         return self.similarity.collected()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the clusters and what clients have reported."""
-        return {
-            "clusters": self.clusters,
-            "fresh": self.fresh,
-            "generation": self.generation,
-            "similarity": self.similarity.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.clusters, self.fresh = dict(state["clusters"]), dict(state["fresh"])
-        self.generation = int(state["generation"])
-        self.similarity.load_state_dict(state["similarity"])
 
 
 def _origins(new: Mapping[str, str], old: Mapping[str, str]) -> Regrouping:

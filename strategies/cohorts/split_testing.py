@@ -27,6 +27,8 @@ _UNASKED = 1  # rounds after a split in which nobody is asked
 class SplitTestRule(CoreRule[SplitTest]):
     """Cohorts that are split where there are groups, and that clients are asked about."""
 
+    remembers = ("last_split",)
+
     def __init__(self, config: RunConfig) -> None:
         count, share = config.participation()
         self.set_up(
@@ -120,12 +122,3 @@ class SplitTestRule(CoreRule[SplitTest]):
     def report(self) -> dict[str, Any]:
         """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of clients, and when the last split was."""
-        return super().state_dict() | {"last-split": self.last_split}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.last_split = int(state["last-split"])

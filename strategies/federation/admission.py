@@ -36,8 +36,6 @@ class Admission:
 
         ``tags`` are those of its node; None as long as it has not said them.
 
-        Examples
-        --------
         >>> site = Admission(tags=["site-a", "site-b"])
         >>> site.refusal("camera-1", ["gpu", "site-b"])
         ''

@@ -18,6 +18,7 @@ from ...core.wire.records import filled
 from ...core.wire.replies import Replies, Row, tables_in
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
+from ...selectors.stateful import Stateful
 from .admission import Admission
 from .client_memory import ClientMemory
 from .grids import GridWrapper, Route, as_sequence, question
@@ -40,12 +41,14 @@ def silent(event: Event) -> None:
     """Keep nothing: the journal of a federation that nobody listens to."""
 
 
-class Federation:
+class Federation(Stateful):
     """The clients of a run, as all layers of its stack see them.
 
     Layers that stand around one another share one federation: see
     :class:`~strategies.layers.base.Layer`.
     """
+
+    remembers = ("memory", "times", "strikes")
 
     def __init__(
         self,
@@ -302,20 +305,6 @@ class Federation:
         told = shorten(reason, _LONGEST_REASON)
         self.last_refusal = f"client {key}: {told}"
         self.note(Quarantined(round=server_round, client=key, reason=told))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what is known of the clients: who was chosen when, and answers how."""
-        return {
-            "memory": self.memory.state_dict(),
-            "times": self.times.state_dict(),
-            "strikes": dict(self.strikes),
-        }
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.memory.load_state_dict(state["memory"])
-        self.times.load_state_dict(state["times"])
-        self.strikes = Counter(state["strikes"])
 
     def note(self, event: Event) -> None:
         """Write an event, under the current cohort."""

@@ -24,8 +24,6 @@ class HeldModels:
     With ``every_message`` clients are to keep the model of every message, not only that of a
     question.
 
-    Examples
-    --------
     >>> held = HeldModels(every_message=True)
     >>> held.learn([7], "tag")
     >>> held.of(7)

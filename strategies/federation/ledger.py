@@ -35,6 +35,7 @@ class Assignment:
     id: str = ""  # of the message, once it was sent
     sent: float = 0.0  # when, by the clock that replies arrive by
     expires: float = 0.0  # until when a reply is possible
+    bytes_up: int = 0  # of its reply, as it arrived
     read: bool = False  # whether its reply has been read: there is no second one
     nonce: str = ""  # the random number that a true reply carries; empty if nobody can tell
 
@@ -44,8 +45,6 @@ class Ledger:
 
     How many late ones are kept in mind is bounded, and so are the bytes of their models.
 
-    Examples
-    --------
     >>> from flwr.app import Message, RecordDict
     >>> from ...core.wire.flower_private import TaskIdentity
     >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

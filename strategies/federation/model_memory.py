@@ -18,8 +18,6 @@ class ModelMemory:
     difference, and no number is off by more than a thousandth of that. When memory is full, the
     client that has not trained for longest is forgotten. One is always kept.
 
-    Examples
-    --------
     >>> memory = ModelMemory(most_bytes=8)
     >>> for key in "abc":
     ...     memory.keep(key, {"w": np.array([1.0, 2.0], np.float32) * len(memory)})

@@ -24,8 +24,6 @@ class UsualSize:
     heard before any is judged. ``factor`` times the usual is absurd. With fewer voices than
     ``fewest`` nothing is usual: of two, there is no way to know which one lies.
 
-    Examples
-    --------
     >>> usual = UsualSize(factor=10.0)
     >>> usual.hear("abc", [1.0, 2.0, 0.0])
     >>> usual.most(otherwise=1e6)
@@ -76,11 +74,11 @@ class UsualSize:
         known = len(self._claims) >= fewest
         return float(np.median(list(self._claims.values()))) if known else 0.0
 
-    def state(self) -> dict[str, float]:
+    def state_dict(self) -> dict[str, float]:
         """Return what is remembered."""
         return dict(self._claims)
 
-    def load(self, claims: Mapping[str, float] | Any) -> None:
-        """Take back what :meth:`state` returned; what an older version accepted is forgotten."""
+    def load_state_dict(self, claims: Mapping[str, float] | Any) -> None:
+        """Take back what :meth:`state_dict` returned, or what an older version kept: nothing."""
         self._claims = dict(claims) if isinstance(claims, Mapping) else {}
         self._settled = 0.0

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...core.backoff import rest
 from ...selectors.deadlines import learned_deadline
+from ...selectors.stateful import Stateful
 
 _WEIGHT = 0.3  # of the newest observation in the means
 _LATE = 2.0  # times the seconds waited that a late reply counts for
@@ -23,11 +24,9 @@ _FRESH = 16  # rounds that a client expected to be late is left out for
 _MOST = 10_000  # clients that are remembered
 
 
-class ResponseTimes:
+class ResponseTimes(Stateful):
     """Exponential means, by client, of the seconds until a reply and of the share that fails.
 
-    Examples
-    --------
     >>> times = ResponseTimes(longest=10.0)
     >>> times.replied("a", 4.0, 1)
     >>> times.late("b", 10.0, 1)
@@ -41,6 +40,11 @@ class ResponseTimes:
     >>> [times.rests("b", server_round) for server_round in (2, 3)]
     [True, False]
     """
+
+    remembers = (
+        *("_seconds", "_failures", "_observed", "_in_a_row"),
+        *("_rests_until", "_guesses", "_measured"),
+    )
 
     def __init__(self, longest: float = math.inf, *, learns_deadline: bool = False) -> None:
         self.longest = longest
@@ -106,14 +110,8 @@ class ResponseTimes:
         self._observed.pop(key, None)
         self._observed[key] = server_round
         for old in list(self._observed)[: max(0, len(self._observed) - _MOST)]:
-            for memory in self._memories():
-                memory.pop(old, None)
-
-    def _memories(self) -> tuple[dict[str, Any], ...]:
-        return (
-            *(self._seconds, self._failures, self._observed),
-            *(self._in_a_row, self._rests_until, self._guesses, self._measured),
-        )
+            for memory in self.remembers:
+                getattr(self, memory).pop(old, None)
 
     def anybody_rests(self) -> bool:
         """Return whether anybody may rest at all."""
@@ -144,25 +142,10 @@ class ResponseTimes:
         fresh = server_round - self._observed.get(key, -_FRESH) < _FRESH
         return not fresh or self._seconds.get(key, 0.0) <= self.deadline()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that is known."""
-        names = (
-            *("seconds", "failures", "observed"),
-            *("in-a-row", "rests-until", "guesses", "measured"),
-        )
-        return {name: dict(known) for name, known in zip(names, self._memories(), strict=True)}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
         self._learned = None
-        self._seconds, self._failures = dict(state["seconds"]), dict(state["failures"])
-        self._observed, self._in_a_row = dict(state["observed"]), Counter(state["in-a-row"])
-        self._rests_until = dict(state["rests-until"])
-        # An older version guessed for good.
-        self._guesses, self._measured = (
-            dict(state.get("guesses", {})),
-            dict(state.get("measured", {})),
-        )
 
 
 def _mean(before: float, new: float) -> float:

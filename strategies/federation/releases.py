@@ -14,8 +14,6 @@ class Releases:
     is resumed from an earlier round has released what it released: the file still says so. What the
     file holds already counts.
 
-    Examples
-    --------
     >>> releases = Releases()
     >>> releases.charge(1, ["a", "b"])
     >>> releases.charge(2, ["b"])

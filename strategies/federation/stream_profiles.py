@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...core.backoff import rest
+from ...selectors.stateful import Stateful
 from .roster import key_order
 
 AWAY = 50
@@ -25,11 +26,9 @@ _TELLING = 20.0  # samples that must have been claimed: chance explains the lack
 Profile = dict[str, Any]
 
 
-class StreamProfiles:
+class StreamProfiles(Stateful):
     """The profiles of the clients that are here, or were a short while ago.
 
-    Examples
-    --------
     >>> profiles = StreamProfiles()
     >>> profiles.advance(1, ["a", "b"])
     >>> profiles.hear("a", {"velocity": [4.0, 0.0], "capacity": 6})
@@ -43,6 +42,8 @@ class StreamProfiles:
     >>> list(profiles.told)
     []
     """
+
+    remembers = ("told", "_smooth", "_reports", "_seen", "_empty", "_first", "_wrong", "_round")
 
     def __init__(self) -> None:
         self.told: dict[str, Profile] = {}
@@ -63,8 +64,7 @@ class StreamProfiles:
         gone = {key for last, key in away if not 0 <= server_round - last <= AWAY}
         gone.update(key for _, key in away[: max(0, len(away) - _MOST_AWAY)])
         self._wrong -= gone
-        remembered = (self.told, self._smooth, self._reports, self._seen, self._empty, self._first)
-        for memory in remembered:
+        for memory in self.told, self._smooth, self._reports, self._seen, self._empty, self._first:
             for key in gone:
                 memory.pop(key, None)
 
@@ -131,23 +131,3 @@ class StreamProfiles:
             for key in self._wrong & rows.keys():
                 rows[key] = [v * min(1.0, most / sum(rows[key])) for v in rows[key]]
         return rows
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that is remembered."""
-        return {
-            "told": self.told,
-            "smooth": self._smooth,
-            "reports": self._reports,
-            "seen": self._seen,
-            "empty": self._empty,
-            "first": self._first,
-            "wrong": sorted(self._wrong),
-            "round": self._round,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.told, self._smooth = dict(state["told"]), dict(state["smooth"])
-        self._reports, self._seen = dict(state["reports"]), dict(state["seen"])
-        self._empty, self._round = dict(state["empty"]), int(state["round"])
-        self._first, self._wrong = dict(state.get("first", {})), set(state.get("wrong", ()))

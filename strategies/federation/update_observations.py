@@ -18,15 +18,10 @@ _LENGTH = 128  # of the sketch of an update
 class UpdateObservations:
     """A sketch of each client's update, and how it changed the output layer's bias.
 
-    Parameters
-    ----------
-    needs : frozenset of str
-        What the rule looks at.
-    seed : int
-        Of the sketches.
-    steps_of : callable, optional
-        How many local steps a number of samples makes. The bias's update is divided by them: with
-        few steps it would look like that of a client with all classes.
+    - ``needs``: what the rule looks at.
+    - ``seed``: of the sketches.
+    - ``steps_of``: how many local steps a number of samples makes. The bias's update is divided by
+      them: with few steps it would look like that of a client with all classes.
     """
 
     def __init__(

@@ -25,8 +25,6 @@ class NumberedKeys(Sequence[str]):
 
     Numbers are in ascending order; a range has no gaps.
 
-    Examples
-    --------
     >>> keys = NumberedKeys(range(1_000_000))
     >>> len(keys), keys[7], "7" in keys, "007" in keys
     (1000000, '7', True, False)

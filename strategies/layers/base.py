@@ -8,7 +8,7 @@ overrides only what it changes. Layers work under this project's round loop and 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ...selectors.stateful import restore, saved
 from ..federation.federation import Federation
 
 Models = dict[str, tuple[ArrayRecord, float]]
@@ -33,6 +34,7 @@ class Layer(Strategy):
     The clients are by default those of the layer inside, or new ones.
     """
 
+    remembers: ClassVar[tuple[str, ...]] = ()  # its own attributes that are saved
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
 
     def __init__(self, inner: Strategy, federation: Federation | None = None) -> None:
@@ -136,10 +138,11 @@ class Layer(Strategy):
 
     def own_state(self) -> dict[str, Any]:
         """Return what this layer itself remembers between rounds."""
-        return {}
+        return saved(self, self.remembers)
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`own_state` returned."""
+        restore(self, self.remembers, state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of this layer and of all inside it, as a tree of arrays and scalars."""

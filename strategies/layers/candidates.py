@@ -161,14 +161,14 @@ class CheckedClaims:
                 raise BadReply(f"{name} = {value:.4g}, more than {most:.4g}")
         memory.learn(key, name, value, told_in)
 
-    def state(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return what is usual."""
-        return {name: usual.state() for name, usual in self._usual.items()}
+        return {name: usual.state_dict() for name, usual in self._usual.items()}
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state` returned."""
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
         for name, usual in self._usual.items():
-            usual.load(state[name])
+            usual.load_state_dict(state[name])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """On what: once labels are found to be wrong, samples count as far as the model confirms them."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -22,13 +21,12 @@ from .base import Layer
 class ConfirmedLabels(Layer):
     """Compare how often the model agrees with clients' labels and with the server's clean ones.
 
-    Parameters
-    ----------
-    inner : Strategy
-        Gets replies without what this layer asked for.
-    clean_accuracy : callable, optional
-        Returns a model's accuracy on clean samples. Without it nothing is ever found.
+    - ``inner``: gets replies without what this layer asked for.
+    - ``clean_accuracy``: returns a model's accuracy on clean samples. Without it nothing is ever
+      found.
     """
+
+    remembers = ("doubt",)
 
     def __init__(
         self, inner: Strategy, clean_accuracy: Callable[[ArrayRecord], float] | None = None
@@ -88,11 +86,3 @@ class ConfirmedLabels(Layer):
                 )
             )
         return result
-
-    def own_state(self) -> dict[str, Any]:
-        """Return what has been found."""
-        return dict(self.doubt.state_dict())
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take it back."""
-        self.doubt.load_state_dict(state)

@@ -47,6 +47,7 @@ class Coresets(Layer):
     rounds on a random subset.
     """
 
+    remembers = ("_chosen", "_labels")
     own_records = (CORESET,)
 
     def __init__(
@@ -171,15 +172,6 @@ class Coresets(Layer):
             server_seconds=self._seconds,
             guidance_bytes=self._bytes,
         )
-
-    def own_state(self) -> dict[str, Any]:
-        """Return whose coreset is how old."""
-        return {"chosen": dict(self._chosen), "labels": dict(self._labels)}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._chosen = {key: int(value) for key, value in state["chosen"].items()}
-        self._labels = {key: [int(n) for n in counts] for key, counts in state["labels"].items()}
 
 
 def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Targets:

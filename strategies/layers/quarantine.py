@@ -20,6 +20,7 @@ from ..aggregation.metric_spread import untested
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer, Outcome
+from .contributions import Contributions
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
@@ -58,6 +59,8 @@ class QuarantineLayer(Layer):
     is written to the journal and counted against its client.
     """
 
+    remembers = ("_norms", "_counts", "federation")
+
     def __init__(
         self,
         inner: Strategy,
@@ -74,18 +77,21 @@ class QuarantineLayer(Layer):
         self._counts = UsualSize(count_factor)
         self._models: dict[int, tuple[ArrayRecord, SentModel]] = {}  # of this round, by record
         self._judged, self._outliers = 0, 0  # replies of this round
+        self.contributions = Contributions()
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "QuarantineLayer":
         """Return the layer that a config describes."""
         vary = math.prod(method.norms_vary for method in chosen(config.axes()))
-        return cls(
+        layer = cls(
             inner,
             norm_factor=config.quarantine.norm_factor * vary,
             count_factor=config.quarantine.count_factor,
             weight_factor=config.quarantine.weight_factor,
             min_replies=config.round.min_replies,
         )
+        layer.contributions.alike = config.weighting == "uniform"
+        return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the sound replies, if there are enough.
@@ -94,6 +100,7 @@ class QuarantineLayer(Layer):
         clients of this round are hostile, or those who said what is usual were.
         """
         self._models, self._judged, self._outliers = {}, 0, 0
+        self.contributions.clear()
         self._norms.settle()
         self._counts.settle()
         tables = (self._measured(table) for table in tables_in(replies))
@@ -108,6 +115,7 @@ class QuarantineLayer(Layer):
         result: Outcome = None, None
         if sum(map(len, enough)) >= self.min_replies:
             result = super().aggregate_train(server_round, ReplyStream(sound))
+        self.contributions.note(self.federation, server_round)
         if 2 * self._outliers > self._judged:
             raise MostlyOutliers(
                 f"{self._outliers} of {self._judged} replies are far from what was usual before; "
@@ -158,6 +166,13 @@ class QuarantineLayer(Layer):
         if len(sound) and 0 < heaviest < max(sound.metrics[NUM_EXAMPLES]):
             lighter = [min(count, heaviest) for count in sound.metrics[NUM_EXAMPLES]]
             sound.set_metric(NUM_EXAMPLES, lighter)
+        if len(sound):
+            asked = self.federation.ledger.of(sound)
+            sent = [self._sent(assignment) for assignment in asked]
+            here = [row for row in range(len(table)) if row not in wrong and row not in outliers]
+            models = [None if model is None else model.arrays for model in sent]
+            keys = self.federation.keys(sound.nodes)
+            self.contributions.add(sound, keys, asked, models, norms[here])
         return sound
 
     def _outlying(self, table: Replies, wrong: Container[int], norms: Norms) -> dict[int, str]:
@@ -223,17 +238,6 @@ class QuarantineLayer(Layer):
     def _limit(self, sent: SentModel, usual: float) -> float:
         """Return the norm from which on an update is absurd."""
         return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the usual norms and counts, and what all layers know of the clients."""
-        usual = {"norms": self._norms.state(), "counts": self._counts.state()}
-        return usual | {"federation": self.federation.state_dict()}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._norms.load(state["norms"])
-        self._counts.load(state["counts"])
-        self.federation.load_state_dict(state["federation"])
 
 
 def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:

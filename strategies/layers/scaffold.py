@@ -34,6 +34,7 @@ class ScaffoldLayer(Layer):
     any robust aggregator. Ten times that is absurd.
     """
 
+    remembers = ("control", "_sizes")
     own_records = (CONTROL,)
 
     def __init__(self, inner: Strategy, norm_factor: float = 5.0) -> None:
@@ -112,12 +113,3 @@ class ScaffoldLayer(Layer):
         """Return how long a change may be before any is known: many times the model's norm."""
         squares = sum(float(np.vdot(a, a)) for a in self._model.values())
         return _UNKNOWN * max(1.0, math.sqrt(squares))
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the control variate."""
-        return {"control": self.control, "sizes": self._sizes.state()}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self.control = dict(state["control"])
-        self._sizes.load(state["sizes"])

@@ -287,7 +287,7 @@ class Selection(Layer):
             "evaluate-rng": self._evaluate_rng.bit_generator.state,
             "selector": self.selector.state_dict(),
             "update": self.pools.update,
-            "usual": self.pools.claims.state(),
+            "usual": self.pools.claims.state_dict(),
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
@@ -296,4 +296,4 @@ class Selection(Layer):
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])
         self.pools.update = state["update"]
-        self.pools.claims.load(state["usual"])
+        self.pools.claims.load_state_dict(state["usual"])

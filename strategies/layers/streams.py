@@ -74,6 +74,7 @@ class Streams(Layer):
     plan, and all count the same in the estimate.
     """
 
+    remembers = ("profiles", "gradient", "plan", "_shares", "_sizes", "_speeds")
     own_records = (PLAN, ESTIMATE)
 
     def __init__(
@@ -291,24 +292,3 @@ class Streams(Layer):
                 classes=float((stored > 0).sum(1).mean()) if len(stored) else 0.0,
             )
         )
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the profiles, the plan and the estimators."""
-        return {
-            "profiles": self.profiles.state_dict(),
-            "gradient": self.gradient.state_dict(),
-            "plan": self.plan.state_dict(),
-            "shares": self._shares,
-            "sizes": self._sizes.state(),
-            "speeds": self._speeds.state(),
-        }
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self.gradient.load_state_dict(state["gradient"])
-        if "plan" in state:  # else an older version wrote it: clients are asked again
-            self.profiles.load_state_dict(state["profiles"])
-            self.plan.load_state_dict(state["plan"])
-        self._shares = dict(state["shares"])
-        self._sizes.load(state["sizes"])
-        self._speeds.load(state.get("speeds", {}))

@@ -20,9 +20,9 @@ from ...core.wire.arrays import flat_floats, from_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, HISTOGRAM, SUMMARY
 from ...core.wire.replies import Row
 from ...selectors.cohorts.projection import Projection
-from ...selectors.similarities.cosine import cosine_matrix
-from ...selectors.similarities.euclidean import euclidean_matrix
+from ...selectors.similarities.gram import cosine_matrix, euclidean_matrix
 from ...selectors.similarities.histograms import histogram_similarity
+from ...selectors.stateful import Stateful
 from ..federation.observations import answered
 
 Matrix = NDArray[np.float64]
@@ -49,9 +49,10 @@ def matrix_event(
     )
 
 
-class ClientSimilarity:
+class ClientSimilarity(Stateful):
     """What is known of each client, and how alike that makes them."""
 
+    remembers = ("told",)
     question = ""  # kind of message that asks a client
     values = True  # whether values of parameters or of data are needed
     own_records: tuple[str, ...] = ()  # of training replies, that nobody else needs
@@ -87,14 +88,6 @@ class ClientSimilarity:
     def collected(self) -> dict[str, Any]:
         """Return what clients have sent that a run may keep: no values of parameters or data."""
         return {}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what clients have reported."""
-        return {"told": self.told}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.told = dict(state["told"])
 
 
 class Cosine(ClientSimilarity):

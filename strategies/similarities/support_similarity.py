@@ -146,6 +146,7 @@ class CentredOverlap(SupportSimilarity):
 class IndexOverlap(SupportSimilarity):
     """The share of important parameters that two clients have in common (IOS)."""
 
+    remembers = ("told", "sizes")
     values = False
     exactly = staticmethod(overlap_matrix)
     by_signature = staticmethod(overlaps_by_signature)
@@ -171,15 +172,6 @@ class IndexOverlap(SupportSimilarity):
         """Return how many parameters clients are to report, once that is known."""
         return {SUPPORT: filled(ConfigRecord, {SIZE: self.size()})} if self.sizes else {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what clients have reported."""
-        return {**super().state_dict(), "sizes": self.sizes}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.sizes = {key: int(own) for key, own in state.get("sizes", {}).items()}
-
 
 class SignedOverlap(SupportSimilarity):
     """How far two clients changed the same parameters in the same direction.
@@ -200,6 +192,7 @@ class SignatureSimilarity(ClientSimilarity):
     All others are estimated from the signatures.
     """
 
+    remembers = ("told", "counts", "supports")
     question = ASK_SUPPORT
     own_records = (SUPPORT,)
 
@@ -268,13 +261,8 @@ class SignatureSimilarity(ClientSimilarity):
         }
         return {**self.reader.packed(self.supports), "signatures": signed}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return signatures and supports."""
-        return {**super().state_dict(), "counts": self.counts, "supports": self.supports}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.counts, self.supports = dict(state["counts"]), dict(state["supports"])
         for key, signature in self.told.items():
             self.index.add_signature(key, signature)

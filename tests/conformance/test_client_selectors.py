@@ -14,6 +14,7 @@ from forager.core.methods.catalogue import methods
 from forager.core.storage import tree
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
+from forager.selectors.client_selectors.by_loss import Flad, LocalLoss, PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.cosage import CosAge
 from forager.selectors.client_selectors.dissimilarity import (
@@ -24,11 +25,8 @@ from forager.selectors.client_selectors.dissimilarity import (
 from forager.selectors.client_selectors.divfl import DivFl
 from forager.selectors.client_selectors.fed_cbs import FedCbs
 from forager.selectors.client_selectors.fedcor import FedCor
-from forager.selectors.client_selectors.flad import Flad
 from forager.selectors.client_selectors.hics import Hics
-from forager.selectors.client_selectors.local_loss import LocalLoss
 from forager.selectors.client_selectors.oort import Oort
-from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray

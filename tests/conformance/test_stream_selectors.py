@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from forager.core.storage import tree
 from forager.selectors.stream_selectors.base import Offered, StreamSelector
-from forager.selectors.stream_selectors.fedbalancer import FedBalancer
-from forager.selectors.stream_selectors.fifo import Fifo
-from forager.selectors.stream_selectors.gradient_norm import GradientNorm
-from forager.selectors.stream_selectors.high_loss import HighLoss
 from forager.selectors.stream_selectors.ode_selector import OdeSelector
-from forager.selectors.stream_selectors.reservoir import Reservoir
-from forager.selectors.stream_selectors.sld import Sld
+from forager.selectors.stream_selectors.plain import Fifo, Reservoir, Unlimited
+from forager.selectors.stream_selectors.ranked import FedBalancer, GradientNorm, HighLoss, Sld
 from forager.selectors.stream_selectors.titan import Titan
-from forager.selectors.stream_selectors.unlimited import Unlimited
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from .options import app as app
 
 _COMMANDS = (
     *("run", "resume", "compare", "watch", "report", "donors", "predict"),
-    *("demo", "methods", "keys", "init", "doctor"),
+    *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 )
 
 

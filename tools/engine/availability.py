@@ -16,12 +16,6 @@ class Availability:
     """Intervals in which clients are online; after ``period`` everything starts again.
 
     ``owner`` is the number of an interval's client. Those of one client do not overlap.
-
-    >>> trace = Availability(2, owner=[0, 1, 0], start=[0, 50, 80], end=[10, 60, 100], period=100)
-    >>> trace.available(5).tolist(), trace.available(155).tolist()
-    ([True, False], [False, True])
-    >>> trace.seconds_left(95).tolist()  # the first one stays over the end of the trace
-    [15.0, 0.0]
     """
 
     def __init__(
@@ -44,12 +38,7 @@ class Availability:
 
     @classmethod
     def day_and_night(cls, clients: int, seed: int = 0, days: int = 7) -> "Availability":
-        """Return a generated trace: seven nights in ten, a client is online for some six hours.
-
-        >>> trace = Availability.day_and_night(1000, days=1)
-        >>> bool(trace.available(2 * 3600).sum() > 5 * trace.available(14 * 3600).sum())
-        True
-        """
+        """Return a generated trace: seven nights in ten, a client is online for some six hours."""
         rng = np.random.default_rng(seed)
         habit = rng.normal(2.0, 1.5, clients)
         owner, day = np.nonzero(rng.random((clients, days)) < NIGHTS)
@@ -73,11 +62,7 @@ class Availability:
         return np.asarray(self.seconds_left(time) > 0)
 
     def next_arrival(self, time: float) -> float | None:
-        """Return when the next interval starts, for a server that waits; nothing if there is none.
-
-        >>> Availability(1, [0], [20], [30], period=100).next_arrival(125)
-        220.0
-        """
+        """Return when the next interval starts, for a server that waits; None if there is none."""
         if self._start.size == 0:
             return None
         now = time % self.period

@@ -1,8 +1,7 @@
 """A Grid that runs the ClientApp in this process: the same apps without the transport.
 
-For tests, sweeps and tables with thousands of clients. What is read-only is shared, not copied:
-array records stay numpy, the run config is one dict, a client that keeps nothing has no state. A
-client's state changes only when its handler succeeds, because handlers write it last.
+What is read-only is shared, not copied: array records stay numpy, the run config is one dict, a
+client that keeps nothing has no state.
 """
 
 from collections import defaultdict

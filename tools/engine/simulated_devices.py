@@ -1,8 +1,6 @@
 """Devices of different speed that come and go, on a simulated clock.
 
-The local engine answers at once. To report time-to-accuracy as a fleet of phones would have it,
-this says how long each answer would have taken (transfer and computation), who is there at what
-time, and in which order answers arrive.
+How long each answer would have taken (transfer and computation), and who is there at what time.
 """
 
 import math
@@ -18,20 +16,15 @@ from .availability import Availability, Floats
 
 
 class DeviceSpeeds:
-    """What each client's device can do: train on a sample, and send or receive bytes.
-
-    >>> speeds = DeviceSpeeds([0.1, 0.2], [1000.0, 100.0])
-    >>> speeds.round_seconds([0, 1], samples=[10, 10], down=500, up=500).tolist()
-    [2.0, 12.0]
-    """
+    """What each client's device can do: train on a sample, and send or receive bytes."""
 
     def __init__(self, seconds_per_sample: ArrayLike, bytes_per_second: ArrayLike) -> None:
         self.seconds_per_sample = np.asarray(seconds_per_sample, dtype=np.float64)
         self.bytes_per_second = np.asarray(bytes_per_second, dtype=np.float64)
-        names, both = "seconds_per_sample, bytes_per_second", [seconds_per_sample, bytes_per_second]
-        if np.ndim(both[0]) != 1 or np.shape(both[0]) != np.shape(both[1]):
+        names, both = "seconds_per_sample, bytes_per_second", vars(self).values()
+        if any(values.ndim != 1 for values in both) or len({len(values) for values in both}) > 1:
             raise ValueError(f"{names}: expected one number per client in each")
-        if not np.all(np.isfinite(both) & (np.asarray(both) > 0)):
+        if not all(np.all(np.isfinite(values) & (values > 0)) for values in both):
             raise ValueError(f"{names}: expected positive numbers")
 
     @classmethod
@@ -47,9 +40,6 @@ class DeviceSpeeds:
 
         Those given by default are assumptions: a small model on a phone. ``spread`` is the
         standard deviation of the natural logarithm.
-
-        >>> DeviceSpeeds.drawn(3, spread=0.0).bytes_per_second.tolist()
-        [1000000.0, 1000000.0, 1000000.0]
         """
         rng = np.random.default_rng(seed)
         compute = seconds_per_sample * rng.lognormal(0.0, spread, clients)

@@ -1,8 +1,7 @@
 """Runs on the machines of a Ray cluster, one after the other on every core.
 
-Ray is what Flower's simulation needs anyway (the extra ``simulation``). Every machine needs the
-same packages, and this project at the same path. A run that is lost with its machine counts as
-failed; the others continue, and the same command repeats it.
+Every machine needs the same packages, and this project at the same path. A run that is lost with
+its machine counts as failed.
 """
 
 from __future__ import annotations
@@ -62,11 +61,7 @@ class ClusterPool:
 
 
 def cluster_address(given: str | None) -> str:
-    """Return the address of the cluster to use: the one given, else ``RAY_ADDRESS``; empty if none.
-
-    >>> cluster_address("10.0.0.7:6379")
-    '10.0.0.7:6379'
-    """
+    """Return the address given, else ``RAY_ADDRESS``; empty without a cluster."""
     return os.environ.get("RAY_ADDRESS", "") if given is None else given
 
 

@@ -35,11 +35,7 @@ class Measure:
 
 
 def series(rows: Rows, metric: str) -> tuple[Array, Array]:
-    """Return the rounds at which a metric was measured, and its values.
-
-    >>> series([{"round": 1, "loss": None}, {"round": 2, "loss": 0.5}], "loss")
-    (array([2.]), array([0.5]))
-    """
+    """Return the rounds at which a metric was measured, and its values."""
     measured = [row for row in rows if isinstance(row.get(metric), int | float)]
     rounds = np.array([row["round"] for row in measured], dtype=np.float64)
     return rounds, np.array([row[metric] for row in measured], dtype=np.float64)
@@ -56,12 +52,7 @@ def worst_column(metric: Metric) -> str:
 
 
 def level(rows: Rows, metric: str) -> float:
-    """Return the mean of the last fifth of a metric's values: one round alone may be luck.
-
-    >>> curve = [{"round": r, "accuracy": a} for r, a in enumerate((0.1, 0.2, 0.3, 0.5, 0.7))]
-    >>> level(curve, "accuracy"), level([], "accuracy")
-    (0.7, nan)
-    """
+    """Return the mean of the last fifth of a metric's values: one round alone may be luck."""
     values = series(rows, metric)[1]
     return float(values[-max(1, round(LAST * len(values))) :].mean()) if len(values) else math.nan
 

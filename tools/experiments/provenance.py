@@ -27,9 +27,5 @@ def _git(root: Path, *words: str) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of what computes, and of Python.
-
-    >>> sorted(versions())
-    ['flwr', 'numpy', 'python', 'torch']
-    """
+    """Return the versions of what computes, and of Python."""
     return {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()}

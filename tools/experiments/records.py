@@ -24,14 +24,7 @@ class SweepError(ValueError):
 
 @dataclass(frozen=True)
 class Cell:
-    """One named run config of a sweep; the sweep adds the seed and the output folder.
-
-    >>> Cell("a", {"strategy": "fedavg"}).digest == Cell("b", {"strategy": "fedavg"}).digest
-    True
-    >>> Cell("a", {"seed": 3})
-    Traceback (most recent call last):
-    forager.tools.experiments.records.SweepError: cell 'a': 'seed' is set by the sweep, leave it out
-    """
+    """One named run config of a sweep; the sweep adds the seed and the output folder."""
 
     name: str
     config: Mapping[str, Scalar]
@@ -82,21 +75,13 @@ class SweepRecord:
 
 
 def by_column(rows: Sequence[Row]) -> dict[str, list[object]]:
-    """Turn rows into columns; what a row lacks is None.
-
-    >>> by_column([{"round": 1}, {"round": 2, "loss": 0.5}])
-    {'round': [1, 2], 'loss': [None, 0.5]}
-    """
+    """Turn rows into columns; what a row lacks is None."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def by_row(columns: Mapping[str, Sequence[object]]) -> list[Row]:
-    """Turn columns into rows again, without what was not measured.
-
-    >>> by_row({"round": [1, 2], "loss": [None, 0.5]})
-    [{'round': 1}, {'round': 2, 'loss': 0.5}]
-    """
+    """Turn columns into rows again, without what was not measured."""
     rows = [
         dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
     ]

@@ -55,12 +55,7 @@ class Difference:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Mean, sample standard deviation and t-interval.
-
-    >>> result = estimate([1.0, 2.0, 3.0])
-    >>> result.mean, result.std, round(result.low, 4), round(result.high, 4)
-    (2.0, 1.0, -0.4841, 4.4841)
-    """
+    """Mean, sample standard deviation and t-interval."""
     count = len(values)
     mean = float(np.mean(values)) if count else math.nan
     std = half = math.nan
@@ -71,12 +66,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Difference:
-    """Compare two cells over the seeds that both have: `first` minus `second`.
-
-    >>> result = difference({0: 3.0, 1: 5.0, 2: 4.0, 9: 7.0}, {0: 1.0, 1: 2.0, 2: 3.0})
-    >>> result.mean, round(result.low, 4), round(result.p_value, 4), result.verdict
-    (2.0, -0.4841, 0.0742, 'no difference')
-    """
+    """Compare two cells over the seeds that both have: `first` minus `second`."""
     gaps = [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
     gap = estimate(gaps)
     if gap.std == 0.0:  # the t-statistic is 0/0 or infinite: the limits are certain

@@ -1,8 +1,7 @@
 """Run configs times seeds, in parallel and resumable, into one file.
 
-A benchmark names its cells and calls `sweep`; tables and plots come from the file alone
-(`tools.experiments.results`). A sweep that was stopped, by Ctrl-C or by a power cut, goes on where
-it was when it is called again: only runs that are missing, failed or changed are done.
+A sweep that was stopped goes on where it was when it is called again: only runs that are missing,
+failed or changed are done.
 """
 
 from __future__ import annotations

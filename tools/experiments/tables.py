@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts; the first row is the header.
-
-    >>> print(Table([["cell", "accuracy"], ["fedavg", "0.9"]]).markdown())
-    | cell   | accuracy |
-    | ------ | -------- |
-    | fedavg | 0.9      |
-    """
+    """A table of texts; the first row is the header."""
 
     rows: list[list[str]]
 

@@ -67,11 +67,7 @@ class Shared:
 
 
 def identifier(name: str) -> str:
-    """Return the id of a run's place on the page: letters and digits, whatever its name.
-
-    >>> identifier("a b").isalnum()
-    True
-    """
+    """Return the id of a run's place on the page: letters and digits, whatever its name."""
     return "r" + hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -112,9 +108,5 @@ class Changes:
 
 
 def event(kind: str, data: str) -> str:
-    r"""Write one server-sent event; JSON has no line breaks of its own.
-
-    >>> event("run", "{}")
-    'event: run\ndata: {}\n\n'
-    """
+    """Write one server-sent event; JSON has no line breaks of its own."""
     return f"event: {kind}\ndata: {data}\n\n"

@@ -2,9 +2,11 @@
 
 import csv
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .client_tables import client_rows
 from .history import History
 from .page import render
 from .rounds import csv_columns
@@ -25,14 +27,22 @@ def write_report(folder: "RunFolder") -> Path:
 
 
 def write_rounds_csv(folder: "RunFolder") -> Path:
-    """Write `rounds.csv`, one row per round; what is unknown stays empty."""
+    """Write `rounds.csv` and `clients.csv`, one row per round and client; the unknown is empty."""
     history = History.from_events(folder.read_events())
-    rows, columns = history.rows, csv_columns(history.metrics)
+    clients = client_rows(history)
+    if clients:
+        named = [{k.replace(" ", "-"): value for k, value in row.items()} for row in clients]
+        folder.write_text("clients.csv", _csv(list(named[0]), named))
+    rows = [{"round": number, **history.rows[number]} for number in sorted(history.rows)]
+    return folder.write_text("rounds.csv", _csv(csv_columns(history.metrics), rows))
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"round": number, **rows[number]} for number in sorted(rows))
-    return folder.write_text("rounds.csv", text.getvalue())
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def summary_table(folder: "RunFolder") -> str:

@@ -28,27 +28,39 @@ class Choice(NamedTuple):
     chosen: bool = True
 
 
-def choices(history: History) -> dict[int, list[Choice]]:
-    """Return who was chosen in each round and why, the least similar first.
+def _ranked(event: Selected) -> list[Choice]:
+    """Return who could be chosen, as far as known, cut into one bin per client to choose."""
+    columns = (
+        (True, event.chosen, event.scores, event.ages),
+        (False, event.others or (), event.other_scores, event.other_ages),
+    )
+    ranked = sorted(
+        (score, key, age, chosen)
+        for chosen, keys, scores, ages in columns
+        for key, score, age in zip(keys, scores or (), ages or (), strict=False)
+        if score is not None
+    )
+    bins = max(1, sum(chosen for *_, chosen in ranked))
+    return [
+        Choice(key, number, score, age, chosen)
+        for number, part in enumerate(np.array_split(np.arange(len(ranked)), bins), start=1)
+        for score, key, age, chosen in (ranked[i] for i in part)
+    ]
 
-    >>> event = {"event": "selected", "round": 2, "chosen": ["a", "b"], "ages": [1, 4],
-    ...     "scores": [0.9, 0.2]}
-    >>> config = {"client-selector": "cosage"}
-    >>> log = [{"event": "run-started", "config": config}, event]
-    >>> choices(History.from_events(log))[2][0]
-    Choice(client='b', bin=1, similarity=0.2, age=4, chosen=True)
-    """
-    if history.started.config.get("client-selector") not in BY_SIMILARITY:
-        return {}
+
+def _selections(history: History) -> dict[int, list[Selected]]:
+    by_similarity = history.started.config.get("client-selector") in BY_SIMILARITY
+    return history.noted(Selected) if by_similarity else {}
+
+
+def choices(history: History) -> dict[int, list[Choice]]:
+    """Return who was chosen in each round and why, the least similar first."""
     found: dict[int, list[Choice]] = {}
-    for current, events in history.noted(Selected).items():
+    for current, events in _selections(history).items():
         for event in events:
-            known = zip(event.chosen, event.scores or (), event.ages or (), strict=False)
-            scored = sorted((score, key, age) for key, score, age in known if score is not None)
-            found.setdefault(current, []).extend(
-                Choice(key, place, score, age)
-                for place, (score, key, age) in enumerate(scored, start=1)
-            )
+            chosen = [choice for choice in _ranked(event) if choice.chosen]
+            numbered = [choice._replace(bin=n) for n, choice in enumerate(chosen, start=1)]
+            found.setdefault(current, []).extend(numbered)
     return {current: chosen for current, chosen in found.items() if chosen}
 
 
@@ -86,37 +98,10 @@ def last_candidates(history: History) -> tuple[int, list[Choice]]:
     """Return the last round in which it is known who was passed over, and all its candidates.
 
     The ranking is cut into one bin per client to choose, as CosAge does it.
-
-    >>> event = {"event": "selected", "round": 2, "chosen": ["a", "b"], "ages": [1, 4],
-    ...     "scores": [0.9, 0.2], "others": ["c"], "other-ages": [0], "other-scores": [0.5]}
-    >>> log = [{"event": "run-started", "config": {"client-selector": "cosage"}}, event]
-    >>> [(c.client, c.bin, c.chosen) for c in last_candidates(History.from_events(log))[1]]
-    [('b', 1, True), ('c', 1, False), ('a', 2, True)]
     """
-    if history.started.config.get("client-selector") not in BY_SIMILARITY:
-        return 0, []
-    noted = history.noted(Selected)
-    for current in sorted(noted, reverse=True):
-        event = noted[current][-1]
-        if event.others is None:
-            continue
-        columns = (
-            ([True] * len(event.chosen), event.chosen, event.scores, event.ages),
-            ([False] * len(event.others), event.others, event.other_scores, event.other_ages),
-        )
-        ranked = sorted(
-            (score, key, age, chosen)
-            for flags, keys, scores, ages in columns
-            for chosen, key, score, age in zip(flags, keys, scores or (), ages or (), strict=False)
-            if score is not None
-        )
-        bins = max(1, sum(chosen for *_, chosen in ranked))
-        parts = np.array_split(np.arange(len(ranked)), bins)
-        return current, [
-            Choice(key, number, score, age, chosen)
-            for number, part in enumerate(parts, start=1)
-            for score, key, age, chosen in (ranked[i] for i in part)
-        ]
+    for current, events in reversed(_selections(history).items()):
+        if events[-1].others is not None:
+            return current, _ranked(events[-1])
     return 0, []
 
 

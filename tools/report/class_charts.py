@@ -1,37 +1,29 @@
 """Classes: how they are spread over clients, what stores hold of them, and who is to store what."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...core.log.events import ClassesSpread, StoragePlanned, StreamsStored
-from .axes import BLUE, MOST_NAMED, pixel_rows, rows_height, shades
+from .axes import cells_chart
 from .formatting import plural, shorten
 from .history import History
-from .hover import over_cells
-from .svg import Axes, Picture, Plot, draw
+from .svg import Picture, Plot
 
 
 def clients_by_classes(
-    name: str, counts: Sequence[Sequence[int]], clients: Sequence[str], label: str
+    name: str, counts: Sequence[Sequence[int]], clients: Sequence[str], what: str = "client"
 ) -> Plot | None:
     """Draw a row per client and a column per class, the stronger the more samples."""
-    if not any(map(any, counts)):
-        return None
-    classes = max(map(len, counts))
-    table = np.array([[*row, *[0] * (classes - len(row))] for row in counts], dtype=np.float64)
-
-    def paint(axes: Axes) -> None:
-        axes.imshow(shades(table, BLUE), aspect="auto", interpolation="none")
-        axes.locator_params(axis="x", integer=True)
-        if len(clients) <= MOST_NAMED:
-            axes.set_yticks(range(len(clients)), [shorten(key, 14) for key in clients])
-        axes.set(xlabel="class", ylabel=label)
-
     rows = [shorten(f"client {key}", 24) for key in clients]
-    columns = [f"class {number}" for number in range(classes)]
-    return draw(name, rows_height(len(clients)), paint, over_cells(rows, columns, table))
+    return cells_chart(name, padded(counts), clients, what, hover_rows=rows)
+
+
+def padded(counts: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+    """Return lists of different lengths as a table, with zeros at the ends."""
+    return np.array(list(zip_longest(*counts, fillvalue=0)), dtype=np.float64).T
 
 
 def classes_chart(history: History) -> Plot | None:
@@ -46,12 +38,7 @@ def classes_chart(history: History) -> Plot | None:
 
 
 def classes_sentence(history: History) -> str:
-    """Say how uneven it is, or why it is not known.
-
-    >>> events = [{"event": "classes-spread", "clients": 2, "counts": [[5, 0], [5, 5]]}]
-    >>> classes_sentence(History.from_events(events))
-    'A client holds 1 to 2 of the 2 classes, median 1.5; the data are simulated.'
-    """
+    """Say how uneven it is, or why it is not known."""
     told = history.last(ClassesSpread)
     if told is None:
         if history.metric.name != "accuracy" or not history.chosen:
@@ -76,37 +63,22 @@ def class_counts(
 
     A round that says nothing is like the one before. A round's report is a list of counts
     from each cohort.
-
-    >>> class_counts({2: [[2, 1]], 4: [[3, 1], [1]]})[1].tolist()
-    [[2.0, 2.0, 4.0], [1.0, 1.0, 1.0]]
     """
     told = {current: rows for current, rows in told.items() if any(rows)}
     if not told:
         return 0, np.zeros((0, 0))
-    first, last = min(told), max(told)
-    classes = max(len(row) for rows in told.values() for row in rows)
-    table = np.zeros((classes, last - first + 1))
-    for current in range(first, last + 1):
-        column = current - first
-        table[:, column] = table[:, column - 1] if column else 0
-        if current in told:
-            padded = [[*row, *[0] * (classes - len(row))] for row in told[current]]
-            table[:, column] = np.sum(padded, axis=0)
-    return first, table
+    columns: list[list[int]] = []
+    for current in range(min(told), max(told) + 1):
+        known = current in told
+        columns.append(padded(told[current]).sum(axis=0).tolist() if known else columns[-1])
+    return min(told), padded(columns).T
 
 
 def class_picture(name: str, first: int, table: NDArray[np.float64]) -> Plot | None:
     """Draw samples of each class over rounds: one row per class, the stronger the more."""
-    if not table.any():
-        return None
     classes = [str(label) for label in range(len(table))]
-
-    def paint(axes: Axes) -> None:
-        pixel_rows(axes, shades(table, BLUE), first, classes, "class")
-
     rows = [f"class {label}" for label in classes]
-    columns = [f"round {first + column}" for column in range(table.shape[1])]
-    return draw(name, rows_height(len(table)), paint, over_cells(rows, columns, table))
+    return cells_chart(name, table, classes, "class", first, hover_rows=rows)
 
 
 def stores_chart(history: History) -> Plot | None:
@@ -140,7 +112,7 @@ def plan_chart(history: History) -> Plot | None:
     if plan is None:
         return None
     names = [history.name_of(key) for key in plan.quota]
-    return clients_by_classes("plan", list(plan.quota.values()), names, "client")
+    return clients_by_classes("plan", list(plan.quota.values()), names)
 
 
 def plan_sentence(history: History) -> str:

@@ -1,7 +1,12 @@
-"""Clients in numbers: how often they were chosen, what went wrong with them, who is slow."""
+"""Clients in numbers: who trained when, who contributed how much, what went wrong, who is slow."""
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
+from html import escape
 
+from ...core.log.events import ClassesSpread, Contributed
+from ...selectors.similarities.skew import label_skew, quantity_skew
+from .formatting import data_size, percent
 from .history import History
 from .tables import folded_table, text
 from .trouble_charts import slow_clients
@@ -9,27 +14,120 @@ from .trouble_charts import slow_clients
 MOST_PROBLEMS = 200
 FEW_PROBLEMS = 10  # that need not be unfolded
 MOST_CLIENTS = 1000
-MOST_SLOW = 20
 _ASKED = {"train": "training", "evaluate": "evaluation"}
 _FATES = {"failed": "failed", "late": "late", "quarantined": "set aside"}
+SHARE = "share of the change"
+_WRITTEN = {"bytes up": data_size, SHARE: percent, "usual reply, s": "{:.3g}".format}
+_NOTE = (
+    "The share of the change is the part of the mean updates that a client's own updates made, "
+    "along them; all clients together are 100 %, and one that pulled the other way has a negative "
+    "share. It says how much a client moved the model, not how much better that made it. "
+    "clients.csv holds this table."
+)
+
+
+@dataclass
+class Contribution:
+    """What the updates of a client were, over all rounds that took them."""
+
+    rounds: int = 0
+    samples: float = 0.0
+    bytes_up: int = 0
+    norms: float = 0.0
+    share: float = 0.0  # of all changes of the model
+
+
+def contributions(history: History) -> dict[str, Contribution]:
+    """Return who contributed how much; empty for a log that does not say."""
+    found: dict[str, Contribution] = defaultdict(Contribution)
+    noted = [event for events in history.noted(Contributed).values() for event in events]
+    for event in noted:
+        known = zip(event.clients, event.bytes_up, strict=False)
+        for place, (client, sent) in enumerate(known):
+            own = found[client]
+            own.rounds += 1
+            own.bytes_up += sent
+            for name in ("samples", "norms"):
+                numbers = getattr(event, name)
+                number = numbers[place] if place < len(numbers) else None
+                setattr(own, name, getattr(own, name) + (number or 0.0))
+            share = event.shares[place] if place < len(event.shares) else None
+            own.share += (share or 0.0) / len(noted)
+    return dict(found)
+
+
+def client_rows(history: History) -> list[dict[str, float | str | None]]:
+    """Return what is known of each client, under the titles of the table."""
+    last = {key: number for number in sorted(history.chosen) for key in history.chosen[number]}
+    trouble = Counter(problem.client for problem in history.problems)
+    counts, waits = history.times_chosen(), history.ages().max(axis=1, initial=0)
+    given = contributions(history)
+    slow = {client: (often, seconds) for client, often, seconds, _ in slow_clients(history)}
+    rows: list[dict[str, float | str | None]] = []
+    for key, wait in zip(history.clients, waits.tolist(), strict=True):
+        row: dict[str, float | str | None] = {
+            "client": history.name_of(key),
+            "times chosen": counts[key],
+            "last in round": last.get(key),
+            "longest wait": wait,
+            "troubles": trouble[key],
+        }
+        if given:
+            own = given.get(key, Contribution())
+            each = max(1, own.rounds)
+            row |= {"updates taken": own.rounds, "samples a round": round(own.samples / each, 1)}
+            row |= {"bytes up": own.bytes_up, "norm of an update": _digits(own.norms / each)}
+            row[SHARE] = _digits(own.share)
+        if slow:
+            often, seconds = slow.get(key, (0, None))
+            row |= {"times among the slowest 3": often, "usual reply, s": seconds}
+        rows.append(row)
+    return rows
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def clients_table(history: History) -> str:
-    """Return how often each client was chosen, and how long it waited."""
-    if not history.clients:
+    """Return every client that was chosen: how often, how long it waited, what it contributed."""
+    rows = client_rows(history)
+    if not rows:
         return ""
-    last = {key: number for number in sorted(history.chosen) for key in history.chosen[number]}
-    trouble = Counter(problem.client for problem in history.problems)
-    counts = history.times_chosen()
-    waits = history.ages().max(axis=1, initial=0)
-    rows = []
-    for key, wait in zip(history.clients[:MOST_CLIENTS], waits, strict=False):
-        numbers = [counts[key], last.get(key), wait, trouble[key]]
-        cells = [("never" if n is None else str(n), n) for n in numbers]
-        rows.append([_client(history, key), *cells])
-    head = ("client", "times chosen", "last in round", "longest wait", "troubles")
-    more = _left_out(len(history.clients) - MOST_CLIENTS, "clients")
-    return folded_table("Every client that was chosen, in numbers", head, rows, more)
+    cells = [
+        [(_cell(title, value), value) for title, value in row.items()]
+        for row in rows[:MOST_CLIENTS]
+    ]
+    known = SHARE in rows[0]
+    more = _left_out(len(rows) - MOST_CLIENTS, "clients")
+    more += f'<p class="note">{_NOTE}</p>' if known else ""
+    what = "who contributed how much" if known else "in numbers"
+    return folded_table(f"Every client that was chosen: {what}", rows[0], cells, more)
+
+
+def _cell(title: str, value: float | str | None) -> str:
+    if value is None:
+        return "never" if title == "last in round" else "-"
+    return _WRITTEN[title](value) if title in _WRITTEN else text(f"{value}", 80)  # type: ignore[arg-type]
+
+
+def skew_sentence(history: History) -> str:
+    """Say how uneven the clients' data are, in numbers, from what is known of them."""
+    held, given = history.last(ClassesSpread), contributions(history)
+    if held is not None and any(map(any, held.counts)):
+        return (
+            f"Skew of the clients' data: labels {label_skew(held.counts):.2f} (how far a client's "
+            "classes are from all, 0 to 1), quantity "
+            f"{quantity_skew(list(map(sum, held.counts))):.2f} (Gini's index of samples, 0 to 1)."
+        )
+    samples = [own.samples / own.rounds for own in given.values()]
+    if len(samples) < 2 or not any(samples):
+        return ""
+    return (
+        f"Skew of the clients' data: quantity {quantity_skew(samples):.2f} (Gini's index of the "
+        "samples of those that trained, 0 to 1); that of labels is not known, since clients do "
+        "not report their classes."
+    )
 
 
 def problems_table(history: History) -> str:
@@ -39,15 +137,15 @@ def problems_table(history: History) -> str:
     rounds: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for problem in history.problems:
         what = f"{_ASKED.get(problem.kind, problem.kind)} {_FATES[problem.fate]}"
-        rounds[problem.client, what, problem.reason].append(problem.round)
+        rounds[history.name_of(problem.client), what, problem.reason].append(problem.round)
     most_often = sorted(rounds.items(), key=lambda item: -len(item[1]))
     rows = [
         [
-            _client(history, client),
+            (text(client, 80), client),
             (text(what, 60), what),
             (f'<span class="words">{text(reason, 300)}</span>', reason[:300]),
             (str(len(when)), len(when)),
-            (f'<span class="words">{_rounds(when)}</span>', min(when)),
+            (f'<span class="words">{escape(_rounds(when))}</span>', min(when)),
         ]
         for (client, what, reason), when in most_often[:MOST_PROBLEMS]
     ]
@@ -56,29 +154,6 @@ def problems_table(history: History) -> str:
     shown = folded_table("Failures and replies that were set aside: who and why", head, rows, more)
     few = len(most_often) <= FEW_PROBLEMS
     return shown.replace("<details>", "<details open>", 1) if few else shown
-
-
-def slow_table(history: History) -> str:
-    """Return who was among the slowest to reply."""
-    slow = slow_clients(history)[:MOST_SLOW]
-    if not slow:
-        return ""
-    rows = [
-        [
-            _client(history, client),
-            (str(often), often),
-            (f"{seconds:.3g} s", seconds),
-            (f"{ratio:.1f}", ratio),
-        ]
-        for client, often, seconds, ratio in slow
-    ]
-    head = ("client", "times among the slowest", "usual reply", "times the round's median")
-    return folded_table("Who was among the slowest three of a round", head, rows)
-
-
-def _client(history: History, key: str) -> tuple[str, str]:
-    """Return the cell of a client: its name, and what it sorts by."""
-    return text(history.name_of(key), 80), history.name_of(key)
 
 
 def _rounds(numbers: list[int]) -> str:

@@ -168,12 +168,7 @@ MOST_LINES = 12
 
 
 def criterion(history: History) -> dict[str, dict[int, float]]:
-    """Return the share of heterogeneity that a split would leave, by cohort and round.
-
-    >>> event = {"event": "cohorts", "round": 3, "members": {"0": 9}, "heterogeneity": {"0": 0.8}}
-    >>> criterion(History.from_events([event]))
-    {'0': {3: 0.8}}
-    """
+    """Return the share of heterogeneity that a split would leave, by cohort and round."""
     found: dict[str, dict[int, float]] = {}
     for current, events in history.noted(CohortsTrained).items():
         for cohort, value in (events[-1].heterogeneity or {}).items():

@@ -23,27 +23,11 @@ class CohortBand:
 
 
 class CohortDescent:
-    """All cohorts that ever were.
-
-    Attributes
-    ----------
-    cohorts : dict of str to Cohort
-        By name, in the order in which they came.
-    on_clients : bool
-        Whether scores are those on the clients' own data, else on the server's test data.
-
-    >>> split = {"a": {"0": 1.0}, "b": {"0": 1.0}}
-    >>> tree = CohortDescent(History.from_events([
-    ...     {"event": "cohorts", "round": 1, "members": {"0": 9}},
-    ...     {"event": "regrouped", "round": 2, "cohorts": split},
-    ...     {"event": "cohorts", "round": 2, "members": {"a": 5, "b": 4}},
-    ... ]))
-    >>> {name: (cohort.parent, cohort.place) for name, cohort in tree.cohorts.items()}
-    {'0': ('', (0,)), 'a': ('0', (0, 0)), 'b': ('0', (0, 1))}
-    """
+    """All cohorts that ever were, in the order in which they came."""
 
     def __init__(self, history: History) -> None:
         self.cohorts: dict[str, CohortBand] = {}
+        # Scores are on the clients' own data, if these were asked, else on the server's.
         self.on_clients = bool(history.noted(CohortsEvaluated))
         self._lines = 0
         changes = history.noted(Regrouped)
@@ -102,13 +86,6 @@ class CohortDescent:
         The names of a tree say where a cohort comes from, and stay. A clustering that is repeated
         numbers its cohorts again every time: there a line of descent is one cohort, with a letter
         for a name.
-
-        >>> log = [{"event": "cohorts", "round": 1, "members": {"1.0": 6, "1.1": 4}},
-        ...     {"event": "regrouped", "round": 2,
-        ...         "cohorts": {"2.0": {"1.1": 4}, "2.1": {"1.0": 6}}},
-        ...     {"event": "cohorts", "round": 2, "members": {"2.0": 4, "2.1": 6}}]
-        >>> [(band.name, band.sizes) for band in CohortDescent(History.from_events(log)).bands()]
-        [('A', {1: 6, 2: 6}), ('B', {1: 4, 2: 4})]
         """
         if self.named_by_descent:
             return self.ordered()

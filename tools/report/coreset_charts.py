@@ -3,12 +3,12 @@
 import numpy as np
 
 from ...core.log.events import CoresetsUsed, RunStarted
-from .axes import HEIGHT, finish, lines_chart, percent_axis, stack
+from .axes import layers_chart, lines_chart, percent_axis
 from .class_charts import class_counts, class_picture
 from .formatting import percent
 from .history import History
 from .hover import over_lines
-from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot
 
 ORIGINS = {
     "new": ("chosen in this round", THIRD),
@@ -19,21 +19,15 @@ ORIGINS = {
 
 def samples_by_origin(history: History) -> dict[int, dict[str, float]]:
     """Return how many samples clients trained on in each round, by how they were chosen."""
-    found: dict[int, dict[str, float]] = {}
-    for current, events in history.noted(CoresetsUsed).items():
-        sums = {name: sum(event.samples.get(name, 0.0) for event in events) for name in ORIGINS}
-        if any(sums.values()):
-            found[current] = sums
-    return found
+    notes = history.noted(CoresetsUsed).items()
+    found = {
+        r: {n: sum(e.samples.get(n, 0.0) for e in events) for n in ORIGINS} for r, events in notes
+    }
+    return {current: sums for current, sums in found.items() if any(sums.values())}
 
 
 def clean_shares(history: History) -> dict[int, float]:
-    """Return the share of clean samples in each round, where the truth is known.
-
-    >>> event = {"event": "coresets", "round": 2, "sizes": [8, 2], "clean-share": 0.9}
-    >>> clean_shares(History.from_events([event]))
-    {2: 0.9}
-    """
+    """Return the share of clean samples in each round, where the truth is known."""
     found: dict[int, float] = {}
     for current, events in history.noted(CoresetsUsed).items():
         known = [(e.clean_share, sum(e.sizes)) for e in events if e.clean_share is not None]
@@ -48,17 +42,12 @@ def coreset_samples_chart(history: History) -> Plot | None:
     samples = samples_by_origin(history)
     if not samples:
         return None
-    rounds = list(range(min(samples), max(samples) + 1))
-
-    def paint(axes: Axes) -> None:
-        layers = [
-            (label, colour, [samples.get(current, {}).get(name, 0) for current in rounds])
-            for name, (label, colour) in ORIGINS.items()
-        ]
-        stack(axes, rounds, [layer for layer in layers if any(layer[2])])
-        finish(axes, "samples per round")
-
-    return draw("coreset-samples", HEIGHT, paint, over_lines(""))
+    rounds = range(min(samples), max(samples) + 1)
+    layers = [
+        (label, tint, [samples.get(current, {}).get(name, 0) for current in rounds])
+        for name, (label, tint) in ORIGINS.items()
+    ]
+    return layers_chart("coreset-samples", "samples per round", rounds, layers)
 
 
 def clean_chart(history: History) -> Plot | None:

@@ -2,36 +2,36 @@
 
 import numpy as np
 
-from .axes import HEIGHT, edges, filled, finish, stack
+from .axes import edges, filled, layers_chart
 from .formatting import byte_unit
 from .history import History
-from .hover import over_lines
-from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot, draw
+from .svg import FIRST, INK, SECOND, THIRD, Axes, Picture, Plot
+
+PARTS = ("down", "up", "select")  # that the bytes of a round are counted in
+SPIKE = 3.0  # times as long as usual
 
 
 def bytes_chart(history: History) -> Plot | None:
     """Draw the bytes of each round: down, up and for selecting, on top of each other."""
-    parts = [
-        ("bytes-down", "down, to clients", FIRST),
-        ("bytes-up", "up, from clients", SECOND),
-        ("bytes-select", "selecting", THIRD),
-    ]
     rounds = history.series("bytes-down")[0]
     if not rounds:
         return None
-    sent = np.array([filled(history, column, rounds) for column, _, _ in parts])
-    spared = np.maximum(0, filled(history, "bytes-up-dense", rounds) - sent[1])
-    unit, size = byte_unit(float((sent.sum(axis=0) + spared).max()))
+    down, up, selecting = (filled(history, f"bytes-{part}", rounds) for part in PARTS)
+    spared = np.maximum(0, filled(history, "bytes-up-dense", rounds) - up)
+    whole = down + up + selecting + spared
+    unit, size = byte_unit(float(whole.max()))
 
-    def paint(axes: Axes) -> None:
-        values = zip(parts, sent / size, strict=True)
-        stack(axes, rounds, [(label, colour, part) for (_, label, colour), part in values])
+    def beside(axes: Axes) -> None:
         if spared.any():
-            whole, label = (sent.sum(axis=0) + spared) / size, "with a dense uplink"
-            axes.stairs(whole, edges(rounds), color=INK, linestyle="--", label=label)
-        finish(axes, f"{unit} per round")
+            label = "with a dense uplink"
+            axes.stairs(whole / size, edges(rounds), color=INK, linestyle="--", label=label)
 
-    return draw("bytes", HEIGHT, paint, over_lines(unit))
+    layers = [
+        ("down, to clients", FIRST, down / size),
+        ("up, from clients", SECOND, up / size),
+        ("selecting", THIRD, selecting / size),
+    ]
+    return layers_chart("bytes", f"{unit} per round", rounds, layers, unit, beside)
 
 
 def seconds_chart(history: History) -> Plot | None:
@@ -39,22 +39,14 @@ def seconds_chart(history: History) -> Plot | None:
     rounds = history.series("seconds")[0]
     if not rounds:
         return None
-    parts = {
-        "clients starting": (SECOND, filled(history, "connect-seconds", rounds)),
-        "selecting": (THIRD, filled(history, "select-seconds", rounds)),
-    }
-    spent = sum(values for _, values in parts.values())
-    parts["training and the rest"] = (
-        FIRST,
-        np.maximum(0, filled(history, "seconds", rounds) - spent),
-    )
-
-    def paint(axes: Axes) -> None:
-        layers = [(name, tint, values) for name, (tint, values) in parts.items() if values.any()]
-        stack(axes, rounds, layers)
-        finish(axes, "seconds per round")
-
-    return draw("seconds", HEIGHT, paint, over_lines("s"))
+    columns = ("connect-seconds", "select-seconds", "seconds")
+    starting, selecting, all_of_it = (filled(history, column, rounds) for column in columns)
+    layers = [
+        ("clients starting", SECOND, starting),
+        ("selecting", THIRD, selecting),
+        ("training and the rest", FIRST, np.maximum(0, all_of_it - starting - selecting)),
+    ]
+    return layers_chart("seconds", "seconds per round", rounds, layers, "s")
 
 
 def _bytes_caption(history: History) -> str:
@@ -76,8 +68,6 @@ def _seconds_caption(history: History) -> str:
         text += " work that is done only now and then."
     return text
 
-
-SPIKE = 3.0  # times as long as usual
 
 PICTURES = (
     Picture("Bytes in each round", bytes_chart, _bytes_caption),

@@ -14,30 +14,18 @@ UNKNOWN = "unknown"
 
 
 def percent(share: float | None) -> str:
-    """Write a share as a percentage.
-
-    >>> percent(0.9123), percent(None)
-    ('91.2 %', 'unknown')
-    """
+    """Write a share as a percentage."""
     return UNKNOWN if share is None else f"{100 * share:.1f} %"
 
 
 def byte_unit(largest: float) -> tuple[str, float]:
-    """Return the decimal unit that suits a number of bytes, and its size.
-
-    >>> byte_unit(25_000)
-    ('kB', 1000.0)
-    """
+    """Return the decimal unit that suits a number of bytes, and its size."""
     units = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)]
     return next(((name, size) for name, size in units if largest >= size), ("B", 1.0))
 
 
 def data_size(count: float) -> str:
-    """Write a number of bytes.
-
-    >>> data_size(950), data_size(1_234_567)
-    ('950 B', '1.23 MB')
-    """
+    """Write a number of bytes."""
     name, size = byte_unit(count)
     value = count / size
     decimals = 0 if name == "B" or value >= 100 else 1 if value >= 10 else 2
@@ -45,11 +33,7 @@ def data_size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a length of time.
-
-    >>> duration(4.25), duration(95), duration(7322)
-    ('4.2 s', '1 min 35 s', '2 h 2 min')
-    """
+    """Write a length of time."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -58,20 +42,12 @@ def duration(seconds: float) -> str:
 
 
 def plural(count: float, one: str, many: str = "") -> str:
-    """Write a count with its noun.
-
-    >>> plural(1, "round"), plural(2, "round"), plural(0, "reply", "replies")
-    ('1 round', '2 rounds', '0 replies')
-    """
+    """Write a count with its noun."""
     return f"{count:,.0f} {one if count == 1 else many or one + 's'}"
 
 
 def natural_order(key: str) -> list[tuple[int, str]]:
-    """Sort keys the way people count.
-
-    >>> sorted(["client-10", "client-9", "a"], key=natural_order)
-    ['a', 'client-9', 'client-10']
-    """
+    """Sort keys the way people count."""
     parts = re.split(r"([0-9]+)", key)
     # Digits compare by length first, then as text: int() refuses very long ones.
     digits = [part.lstrip("0") if part[:1].isdecimal() else None for part in parts]
@@ -80,11 +56,7 @@ def natural_order(key: str) -> list[tuple[int, str]]:
 
 
 def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> str:
-    """Return the command that runs with these keys set; unset ones (None) are left out.
-
-    >>> print(run_command({"strategy": "cosage", "rounds": 5, "resume": False}))
-    flwr run . -c "strategy='cosage' rounds=5 resume=false"
-    """
+    """Return the command that runs with these keys set; unset ones (None) are left out."""
     pairs = [
         f"{key}={toml_value(value)}"
         for key, value in flattened(overrides).items()
@@ -99,11 +71,7 @@ def run_command(overrides: Mapping[str, Any], program: str = "flwr run .") -> st
 
 
 def jain_index(values: list[int]) -> float | None:
-    r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal.
-
-    >>> jain_index([3, 3, 3]), jain_index([4, 0, 0, 0]), jain_index([])
-    (1.0, 0.25, None)
-    """
+    r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else None
 

@@ -13,6 +13,7 @@ from ...core.log.events import (
     Aggregated,
     CohortsEvaluated,
     CohortsTrained,
+    Contributed,
     CoresetsUsed,
     Decided,
     Evaluated,
@@ -94,17 +95,7 @@ class History:
 
     @classmethod
     def from_events(cls, events: Iterable[Event | Mapping[str, Any]]) -> "History":
-        """Gather events, or the lines of a log; unknown kinds are passed over.
-
-        >>> history = History.from_events([
-        ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["b", "a"]},
-        ...     Evaluated(round=1, where="server", metrics={"accuracy": 0.5}),
-        ... ])
-        >>> history.rows
-        {1: {'chosen': 2, 'accuracy': 0.5}}
-        >>> history.clients
-        ['a', 'b']
-        """
+        """Gather events, or the lines of a log; unknown kinds are passed over."""
         history = cls()
         history.take(events)
         return history
@@ -167,7 +158,8 @@ class History:
             case Evaluated() if event.cohorts is not None and event.where != "clients":
                 self._note(current, event)
             case (
-                CoresetsUsed()
+                Contributed()
+                | CoresetsUsed()
                 | StreamsStored()
                 | CohortsTrained()
                 | CohortsEvaluated()
@@ -211,12 +203,7 @@ class History:
         self.notes.setdefault(type(event), {})[current, event.cohort or ""] = event
 
     def noted(self, kind: type[Kind]) -> dict[int, list[Kind]]:
-        """Return the notes of a kind, by round in their order; one per cohort.
-
-        >>> events = [{"event": "streams", "round": r, "stored": [r, 0]} for r in (2, 1)]
-        >>> list(History.from_events(events).noted(StreamsStored))
-        [1, 2]
-        """
+        """Return the notes of a kind, by round in their order; one per cohort."""
         found: dict[int, list[Kind]] = {}
         for (current, _), event in sorted(self.notes.get(kind, {}).items(), key=lambda e: e[0]):
             if isinstance(event, kind):
@@ -295,12 +282,7 @@ class History:
         return planned or len(cohorts) > 1 or self.last(NeighboursFound) is not None
 
     def name_of(self, client: str) -> str:
-        """Return what a client is called.
-
-        >>> log = [{"event": "identified", "client": "21", "name": "clinic-21"}]
-        >>> History.from_events(log).name_of("21")
-        'clinic-21'
-        """
+        """Return what a client is called."""
         return self.names.get(client, client)
 
     def faults(self, fate: str) -> Counter[str]:
@@ -352,11 +334,6 @@ class History:
 
         The columns are all rounds from the first choice to the last. An age is the number of
         rounds since the client was last chosen, or since the first one.
-
-        >>> choices = enumerate(["a", "b", "b"])
-        >>> events = [{"event": "selected", "round": r, "chosen": [key]} for r, key in choices]
-        >>> History.from_events(events).ages().tolist()
-        [[0, 0, 1], [0, 1, 0]]
         """
         rounds = range(min(self.chosen, default=0), max(self.chosen, default=-1) + 1)
         row_of = {key: row for row, key in enumerate(self.clients)}

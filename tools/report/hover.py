@@ -94,11 +94,7 @@ def over_names(
 
 
 def shortened(values: Any, digits: int = 5) -> list[float]:
-    """Return numbers with as many digits as can be seen.
-
-    >>> shortened([0.123456789, 2.0])
-    [0.12346, 2]
-    """
+    """Return numbers with as many digits as can be seen."""
     rounded = [float(f"{float(value):.{digits}g}") for value in values]
     return [int(value) if value == int(value) else value for value in rounded]
 

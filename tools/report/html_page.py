@@ -29,7 +29,12 @@ PAGE = """<!doctype html>
 """
 
 
-def sentences(lines: Sequence[str], first: int = 3, summary: str = "More in words") -> str:
+def fold(summary: str, html: str) -> str:
+    """Return what is shown after a click on its summary."""
+    return f"<details><summary>{escape(summary)}</summary>{html}</details>"
+
+
+def sentences(lines: Sequence[str], first: int = 3) -> str:
     """Return sentences, which are HTML already: the first ones, and the others folded."""
     shown, rest = (
         "".join(line if line.startswith("<li") else f"<li>{line}</li>" for line in part)
@@ -37,8 +42,8 @@ def sentences(lines: Sequence[str], first: int = 3, summary: str = "More in word
     )
     if len(lines) == first + 1:  # a fold takes as much room as a line
         shown, rest = shown + rest, ""
-    more = f'<details><summary>{summary}</summary><ul class="story">{rest}</ul></details>'
-    return f'<ul class="story">{shown}</ul>{more if rest else ""}'
+    more = fold("More in words", f'<ul class="story">{rest}</ul>') if rest else ""
+    return f'<ul class="story">{shown}</ul>{more}'
 
 
 def page(title: str, body: str, plots: Iterable[Plot]) -> str:

@@ -17,13 +17,7 @@ MOST_CLIENTS = 200  # rows of the picture, and of the table
 
 
 def memberships(history: History) -> dict[int, dict[str, str]]:
-    """Return the cohort of each client after each round.
-
-    >>> moves = [{"0": "a", "1": "a"}, {}, {"1": "b"}]
-    >>> events = [{"event": "cohorts", "round": r, "moved": m} for r, m in enumerate(moves)]
-    >>> memberships(History.from_events(events))[2]
-    {'0': 'a', '1': 'b'}
-    """
+    """Return the cohort of each client after each round."""
     found: dict[int, dict[str, str]] = {}
     now: dict[str, str] = {}
     for current, events in history.noted(CohortsTrained).items():

@@ -19,21 +19,13 @@ _AXES = ("client-selector", "data-selector", "cohorts", "similarity")
 
 
 def pages_of(config: Mapping[str, Any]) -> list[str]:
-    """Return the pages about what a run used.
-
-    >>> pages_of({"client-selector": "cosage", "cohorts": "split-test"})
-    ['cosage', 'auxo']
-    """
+    """Return the pages about what a run used."""
     used = {str(config.get(axis)) for axis in _AXES}
     return [page for page, names in PAGES.items() if used & set(names)]
 
 
 def read_more(config: Mapping[str, Any], folder: Path | None = None) -> str:
-    """Return a line that leads to these pages: links, where the run is below a checkout.
-
-    >>> read_more({"cohorts": "auxo"})
-    '<p class="note">How it works: docs/methods/auxo.md. Where it helps: forager demo auxo.</p>'
-    """
+    """Return a line that leads to these pages: links, where the run is below a checkout."""
     found = pages_of(config)
     if not found:
         return ""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config.run_config import flattened
-from ...core.tasks.metric_text import label, written
+from ...core.tasks.metric_text import written
 from . import (
     choice_charts,
     class_charts,
@@ -21,9 +21,9 @@ from . import (
     story,
     trouble_charts,
 )
-from .formatting import data_size, duration, run_command, shorten
+from .formatting import plural, run_command, shorten
 from .history import History
-from .html_page import page
+from .html_page import fold, page, sentences
 from .method_pages import read_more
 from .svg import Picture, Plot, figure
 from .tables import table, text
@@ -70,100 +70,80 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
 def render(
     run_name: str, config: Mapping[str, Any], history: History, folder: Path | None = None
 ) -> str:
-    """Return the whole page of a run; links lead from the folder that it is to be written to."""
+    """Return the whole page of a run; links lead from the folder that it is to be written to.
+
+    What came of it fits a screen: the answer, one picture, a few sentences. The rest is folded.
+    """
     title = history.started.strategy or str(config.get("strategy") or "Federated run")
-    drawn, plots = _chapters(history)
+    first, folded, plots = _pictures(history)
     sections = [
-        _head(title, run_name, history),
+        f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>',
+        f'<p class="answer">{escape(story.answer(history))}</p>',
+        _tiles(history),
+        f'<div class="charts first">{first}<div>{_words(history)}</div></div>',
         read_more(history.started.config or config, folder),
-        drawn or '<p class="note">The log holds no numbers to draw yet.</p>',
         story.decisions_section(history),
+        folded or '<p class="note">The log holds no numbers to draw yet.</p>' * (not first),
         similarity_charts.donors_section(history),
         choice_charts.last_choice_table(history),
         member_charts.members_table(history),
         client_tables.problems_table(history),
-        client_tables.slow_table(history),
-        "<h2>Run it again</h2>",
-        _command(config),
         client_tables.clients_table(history),
+        fold("Run it again", _command(config)),
         _config_table(config),
     ]
     body = "\n".join(section for section in sections if section)
     return page(f"{run_name}: {title}", body, plots)
 
 
-def _chapters(history: History) -> tuple[str, list[Plot]]:
-    """Return all pictures under their headings, and what they say under the pointer."""
-    texts: list[str] = []
-    plots: list[Plot] = []
+def _pictures(history: History) -> tuple[str, str, list[Plot]]:
+    """Return the first picture, the others below their headings, and what the pointer asks for."""
+    first, chapters_shown, plots = "", [], []
     for heading, pictures in chapters(history):
-        drawn = [(picture, picture.draw(history)) for picture in pictures]
-        shown = [(picture, plot) for picture, plot in drawn if plot is not None]
-        if shown:
-            figures = "".join(figure(each.title, plot, each.words(history)) for each, plot in shown)
-            texts.append(f'<h2>{heading}</h2>\n<div class="charts">{figures}</div>')
-            plots += [plot for _, plot in shown]
-    return "\n".join(texts), plots
+        figures = []
+        for picture in pictures:
+            plot = picture.draw(history)
+            if plot is not None:
+                figures.append(figure(picture.title, plot, picture.words(history)))
+                plots.append(plot)
+        if figures and not first:
+            first, *figures = figures
+        if figures:
+            summary = f"{heading}: {plural(len(figures), 'picture')}"
+            chapters_shown.append(fold(summary, f'<div class="charts">{"".join(figures)}</div>'))
+    return first, "\n".join(chapters_shown), plots
 
 
-def _head(title: str, run_name: str, history: History) -> str:
-    sentences = [
-        story.preset_sentence(history),
+def _words(history: History) -> str:
+    told = [
         story.own_data_sentence(history),
+        story.trouble_sentence(history) if history.problems else "",
         story.traffic_sentence(history),
         story.participation_sentence(history),
+        client_tables.skew_sentence(history),
         class_charts.classes_sentence(history),
-        story.scaling_sentence(history),
         coreset_charts.coresets_sentence(history),
         class_charts.stores_sentence(history),
         class_charts.plan_sentence(history),
         cohort_charts.cohorts_sentence(history),
         member_charts.agreement_sentence(history),
         similarity_charts.similarity_sentence(history),
-        story.trouble_sentence(history),
-        *([f"Privacy: {story.privacy(history)}."] if history.delta is not None else []),
+        story.preset_sentence(history),
+        story.scaling_sentence(history),
+        "" if history.problems else story.trouble_sentence(history),
+        f"Privacy: {story.privacy(history)}." if history.delta is not None else "",
     ]
     mark = "" if story.ended_well(history) else ' class="warn"'
-    lines = [f"<li{mark}>{text(story.ending(history), 600)}</li>"]
-    lines += [f"<li>{escape(sentence)}</li>" for sentence in sentences if sentence]
-    return (
-        f'<h1>{text(title, 300)}</h1>\n<p class="sub">Run {text(run_name, 100)}</p>\n'
-        f'<p class="answer">{escape(story.answer(history))}</p>\n'
-        f'{_tiles(history)}\n<ul class="story">{"".join(lines)}</ul>'
-    )
+    ending = f"<li{mark}>{text(story.ending(history), 600)}</li>"
+    return sentences([ending, *(escape(sentence) for sentence in told if sentence)])
 
 
 def _tiles(history: History) -> str:
-    known = story.last_and_best(history)
-    (last_round, last), (best_round, best) = known or ((0, None), (0, None))
-    metric, name = history.metric, label(history.metric)
-    where = "own data" if history.judged_on_clients else "server's test"
-    down, up, selecting = (history.total(f"bytes-{part}") for part in ("down", "up", "select"))
-    dense = story.dense_uplink(history)
-    instead = "from clients" if dense is None else f"instead of {data_size(dense)}"
-    waited = history.total("connect-seconds")
-    starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
-    tiles = [
-        (
-            f"Final {name}",
-            written(metric, last),
-            f"{where}, round {last_round}" if known else "not reported",
-        ),
-        (
-            f"Best {name}",
-            written(metric, best),
-            f"{where}, round {best_round}" if known else "not reported",
-        ),
-        *_other_tiles(history),
-        ("Rounds", str(history.rounds_done), f"in {duration(history.seconds)}{starting}"),
-        ("Down", data_size(down), "to clients"),
-        ("Up", data_size(up), instead),
-        (
-            "Selecting",
-            data_size(selecting),
-            f"{duration(history.total('select-seconds'))} choosing",
-        ),
-    ]
+    figures = {name: (value, more) for name, value, more in story.key_figures(history)}
+    shown = [name for name in figures if name.startswith("final ")]
+    shown += ["rounds", "bytes down", "bytes up", "bytes selecting"]
+    tiles = [(name[0].upper() + name[1:], *figures[name]) for name in shown]
+    tiles[1:1] = _other_tiles(history)
     cells = (
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(more)}</small></dd></div>"
         for name, value, more in tiles
@@ -207,10 +187,7 @@ def _config_table(config: Mapping[str, Any]) -> str:
     if not values:
         return '<p class="note">The run ended before its config was written.</p>'
     rows = [(f"<code>{escape(key)}</code>", escape(_value(values[key]))) for key in sorted(values)]
-    return (
-        f"<details><summary>The whole config, {len(rows)} keys</summary>"
-        f"{table(('key', 'value'), rows)}</details>"
-    )
+    return fold(f"The whole config, {len(rows)} keys", table(("key", "value"), rows))
 
 
 def _value(value: Any) -> str:

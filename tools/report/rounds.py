@@ -20,11 +20,7 @@ Row = dict[str, float]
 
 
 def csv_columns(metrics: Sequence[Metric]) -> tuple[str, ...]:
-    """Return the columns of `rounds.csv` for a run with these metrics.
-
-    >>> [name for name in csv_columns([Metric("mae")]) if "mae" in name][:3]
-    ['mae', 'clients-mae-mean', 'clients-mae-worst-10']
-    """
+    """Return the columns of `rounds.csv` for a run with these metrics."""
     names = [metric.name for metric in metrics]
     own = [name for name in names if name != "loss"]
     spread = (f"clients-{name}-{part}" for name in names for part in PARTS)
@@ -35,13 +31,7 @@ PARTS = ("mean", "worst-10", "best-10", "variance")
 
 
 def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
-    """Add what an event says of its round; the clients chosen are not counted here.
-
-    >>> rows = {}
-    >>> add_numbers(rows, 3, RoundFinished(seconds=1.5))
-    >>> rows
-    {3: {'seconds': 1.5}}
-    """
+    """Add what an event says of its round; the clients chosen are not counted here."""
     match event:
         case Selected() if event.seconds is not None:
             # Clients that are new are asked who they are; in simulation that starts them.
@@ -63,11 +53,7 @@ def add_numbers(rows: dict[int, Row], current: int, event: Event) -> None:
 
 
 def traffic(event: Exchanged) -> Row:
-    """Return the bytes of an exchange by what they are for, as run, report and comparison count.
-
-    >>> traffic(Exchanged(kind="query.summary", bytes_down=5, bytes_up=2))
-    {'bytes-select': 7}
-    """
+    """Return the bytes of an exchange by what they are for, as run, report and comparison count."""
     if event.kind in ("evaluate", IDENTIFY):
         return {"bytes-test": event.bytes_down + event.bytes_up}
     if event.kind.startswith("query"):

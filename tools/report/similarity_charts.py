@@ -31,14 +31,7 @@ class Likeness:
 
 
 def last_likeness(history: History) -> Likeness | None:
-    """Return the last similarities that the run logged, if they make sense.
-
-    >>> event = {"event": "similarity", "round": 3, "clients": ["a", "b", "c"],
-    ...     "matrix": [[1, 0, 0.5], [0, 1, 0], [0.5, 0, 1]], "labels": {"a": 1, "b": 0, "c": 1}}
-    >>> found = last_likeness(History.from_events([event]))
-    >>> found.clients, found.clusters, found.matrix[1].tolist()
-    (['b', 'a', 'c'], ['0', '1', '1'], [0.0, 1.0, 0.5])
-    """
+    """Return the last similarities that the run logged, if they make sense."""
     event = history.last(SimilarityFound)
     if event is None or event.round is None or not event.clients:
         return None

@@ -47,12 +47,7 @@ def last_and_best(history: History) -> tuple[tuple[int, float], tuple[int, float
 
 
 def answer(history: History) -> str:
-    """Say what came of the run, in one sentence or two.
-
-    >>> end = {"event": "run-finished", "reason": "failed", "rounds": 0, "message": "no reply"}
-    >>> answer(History.from_events([end]))
-    'The run failed before its first round was over.'
-    """
+    """Say what came of the run, in one sentence or two."""
     if history.finish is None or history.finish.reason != "failed":
         return score_sentence(history)
     done = history.rounds_done
@@ -98,14 +93,7 @@ def worst_tenth(history: History) -> str:
 
 
 def other_data(history: History) -> list[tuple[str, str]]:
-    """Return what else was measured, each with the data that it was measured on.
-
-    >>> own = {"event": "evaluated", "round": 1, "where": "clients", "accuracy-mean": 0.9,
-    ...     "accuracy-worst-10": 0.7}
-    >>> server = {"event": "evaluated", "round": 1, "where": "server", "accuracy": 0.5}
-    >>> other_data(History.from_events([own, server]))
-    [('worst tenth', '70.0 % of clients, on their own data'), ("on clients' own data", ...
-    """
+    """Return what else was measured, each with the data that it was measured on."""
     own, worst = history.judged_on_clients, worst_tenth(history)
     also, others = figures(history, own=own)[1:], figures(history, own=not own)
     where = "on the server's test data" if own else "on clients' own data"
@@ -141,12 +129,7 @@ def own_data_sentence(history: History) -> str:
 
 
 def preset_sentence(history: History) -> str:
-    """Say what the preset of a run sets, so that nothing is credited to the wrong part.
-
-    >>> config = {"strategy": "cosage", "client-selector": "cosage", "uplink": "dense"}
-    >>> preset_sentence(History.from_events([{"event": "run-started", "config": config}]))
-    "strategy='cosage' sets client-selector='cosage', uplink='top-k-plain' (here 'dense'), ..."
-    """
+    """Say what the preset of a run sets, so that nothing is credited to the wrong part."""
     config = history.started.config
     name = str(config.get("strategy") or "")
     told = [
@@ -167,23 +150,21 @@ def traffic_sentence(history: History) -> str:
     if not total:
         return "No traffic was counted."
     tests = f" Testing on clients took {data_size(testing)} more." if testing else ""
+    instead = _instead(history)
     return (
         f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
-        f"{_instead(history)}, and selecting took another {data_size(selecting)} "
+        f"{instead and ' '}{instead}, and selecting took another {data_size(selecting)} "
         f"({percent(selecting / total)} of the three).{tests}"
     )
 
 
-def dense_uplink(history: History) -> float | None:
-    """Return what the bytes up would have been without a sparse uplink, if there was one."""
-    if not history.series("bytes-up-dense")[0]:
-        return None
-    return sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in history.rows.values())
-
-
 def _instead(history: History) -> str:
-    dense = dense_uplink(history)
-    return "" if dense is None else f" (as whole models: {data_size(dense)})"
+    """Say what the bytes up would have been without a sparse uplink, if there was one."""
+    if not history.series("bytes-up-dense")[0]:
+        return ""
+    rows = history.rows.values()
+    dense = sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in rows)
+    return f"(as whole models: {data_size(dense)})"
 
 
 def participation_sentence(history: History) -> str:
@@ -234,45 +215,49 @@ def scaling_sentence(history: History) -> str:
     )
 
 
-def summary(history: History) -> list[tuple[str, str]]:
-    """Return the run's key figures as pairs of name and value."""
+def key_figures(history: History) -> list[tuple[str, str, str]]:
+    """Return the run's key figures: name, value, and what belongs to it."""
     known = last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     counts = history.participation() or [0]
     least, middle, most = spread(counts)
     failed, late, quarantined = trouble_counts(history)
+    often = f"{least} to {most}, median {middle:g}"
     metric, name = history.metric, label(history.metric)
     on, testing = whose(history), history.total("bytes-test")
+    waited = history.total("connect-seconds")
+    starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
+    choosing = f"in {duration(history.total('select-seconds'))} of choosing"
 
-    def score(value: float | None, current: int) -> str:
-        return f"{written(metric, value)} {on} (round {current})" if known else "unknown"
+    def score(what: str, value: float | None, current: int) -> tuple[str, str, str]:
+        where = f"{on} (round {current})" if known else ""
+        return f"{what} {name}", written(metric, value), where
 
     return [
-        ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END),
-        ("rounds", f"{history.rounds_done}"),
-        ("time", duration(history.seconds)),
-        (f"final {name}", score(last, last_round)),
-        (f"best {name}", score(best, best_round)),
-        *other_data(history),
-        ("bytes down", data_size(history.total("bytes-down"))),
-        ("bytes up", data_size(history.total("bytes-up")) + _instead(history)),
-        ("bytes selecting", data_size(history.total("bytes-select"))),
-        *([("bytes testing", f"{data_size(testing)}, not counted above")] if testing else []),
-        ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}"),
-        ("times chosen", f"{least} to {most}, median {middle:g}"),
-        ("failures", f"{failed} failed, {late} late"),
-        ("quarantined", f"{quarantined}"),
-        *([("privacy", privacy(history))] if history.delta is not None else []),
+        ("ended", (history.finish.reason or "unknown") if history.finish else _NO_END, ""),
+        ("rounds", f"{history.rounds_done}", f"in {duration(history.seconds)}{starting}"),
+        score("final", last, last_round),
+        score("best", best, best_round),
+        *((*pair, "") for pair in other_data(history)),
+        ("bytes down", data_size(history.total("bytes-down")), "to clients"),
+        ("bytes up", data_size(history.total("bytes-up")), _instead(history) or "from clients"),
+        ("bytes selecting", data_size(history.total("bytes-select")), choosing),
+        *([("bytes testing", f"{data_size(testing)}, not counted above", "")] if testing else []),
+        ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}", ""),
+        ("times chosen", often if least < most else f"{most}, all alike", ""),
+        ("failures", f"{failed} failed, {late} late", ""),
+        ("quarantined", f"{quarantined}", ""),
+        *([("privacy", privacy(history), "")] if history.delta is not None else []),
     ]
 
 
-def privacy(history: History) -> str:
-    """Return what the run has given away of the client that was asked most often.
+def summary(history: History) -> list[tuple[str, str]]:
+    """Return the key figures as pairs of name and value, for a terminal."""
+    return [(name, f"{value} {more}".strip()) for name, value, more in key_figures(history)]
 
-    >>> events = [{"event": "privacy", "round": 1, "delta": 1e-5, "epsilon-most": 2.5}]
-    >>> privacy(History.from_events(events))
-    'epsilon 2.50 at delta 1e-05'
-    """
+
+def privacy(history: History) -> str:
+    """Return what the run has given away of the client that was asked most often."""
     spent, last = history.series("epsilon")[1], history.last(PrivacySpent)
     amount = f"epsilon {spent[-1]:.2f}" if spent else "no bound on epsilon"
     if last is not None and last.budget is not None:
@@ -281,12 +266,7 @@ def privacy(history: History) -> str:
 
 
 def decisions_section(history: History) -> str:
-    """Say which parts the run switched on by what it saw.
-
-    >>> seen = {"event": "decided", "round": 7, "part": "labels", "seen": "a < b", "decision": "c"}
-    >>> decisions_section(History.from_events([seen]))[-57:]
-    '<li>Round 7, labels: a &lt; b; from then on, c.</li></ul>'
-    """
+    """Say which parts the run switched on by what it saw."""
     found = [event for events in history.noted(Decided).values() for event in events]
     lines = "".join(
         f"<li>Round {event.round}, {escape(event.part)}: {escape(event.seen)}; from then on, "

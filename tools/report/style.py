@@ -40,6 +40,9 @@ figure h3 { margin-top: 0; }
 .warn { border-left: 4px solid var(--bad); padding-left: .75rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr));
   gap: 1.25rem; }
+.first { margin-top: 1.25rem; }
+.first .story { margin-top: 0; }
+summary { font-weight: 500; }
 figure { margin: 0; background: var(--card); border-radius: .5rem; padding: 1rem; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; margin: .25rem 0 .5rem;
   stroke-linejoin: round; }

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from statistics import median
 
 from ...core.log.events import Exchanged, ReplySeconds
-from .axes import HEIGHT, finish, lines_chart, rows_height, stack
+from .axes import layers_chart, legend, lines_chart, rows_height
 from .formatting import shorten
 from .history import History
 from .hover import over_lines
@@ -20,15 +20,14 @@ def troubles_chart(history: History) -> Plot | None:
     known = [*history.chosen, *(current for current, _ in counts)]
     if not counts:
         return None
-    rounds = list(range(min(known), max(known) + 1))
+    rounds = range(min(known), max(known) + 1)
+    layers = [(fate, tint, [counts[r, fate] for r in rounds]) for fate, tint in FATES.items()]
+    return layers_chart("troubles", "requests per round", rounds, layers, then=whole_numbers)
 
-    def paint(axes: Axes) -> None:
-        layers = [(f, c, [counts[current, f] for current in rounds]) for f, c in FATES.items()]
-        stack(axes, rounds, [layer for layer in layers if any(layer[2])])
-        axes.locator_params(axis="y", integer=True)
-        finish(axes, "requests per round")
 
-    return draw("troubles", HEIGHT, paint, over_lines(""))
+def whole_numbers(axes: Axes) -> None:
+    """Let the vertical axis count."""
+    axes.locator_params(axis="y", integer=True)
 
 
 def troubled_clients_chart(history: History) -> Plot | None:
@@ -50,7 +49,7 @@ def troubled_clients_chart(history: History) -> Plot | None:
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.locator_params(axis="x", integer=True)
         axes.set(xlabel="requests", ylabel="client")
-        axes.figure.legend(loc="outside upper left", ncols=3)
+        legend(axes)
 
     return draw("troubled-clients", rows_height(len(names)), paint)
 

@@ -42,20 +42,12 @@ class Budget:
         return COLUMNS[self.kind]
 
     def spent(self, rows: Sequence[Row]) -> float:
-        """Return what the rounds so far have spent.
-
-        >>> Budget("bytes", 100).spent([{"round": 1, "bytes": 40}, {"round": 2, "bytes": 70}])
-        70.0
-        """
+        """Return what the rounds so far have spent."""
         values = [row.get(self.column) for row in rows]
         return float(max((v for v in values if isinstance(v, int | float)), default=0.0))
 
     def within(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rounds that the budget pays for.
-
-        >>> Budget("rounds", 1).within([{"round": 1}, {"round": 2}])
-        [{'round': 1}]
-        """
+        """Return the rounds that the budget pays for."""
         return [row for row in rows if _number(row.get(self.column)) <= self.amount]
 
     def __str__(self) -> str:
@@ -72,14 +64,7 @@ def _number(value: object) -> float:
 
 
 def parse_budget(text: str) -> Budget:
-    """Read a budget: a number of rounds, or a number with a unit.
-
-    >>> parse_budget("60"), parse_budget("1.5 MB"), parse_budget("10min")
-    (Budget(kind='rounds', amount=60.0), Budget(kind='bytes', amount=1500000.0), ...
-    >>> parse_budget("10 litres")
-    Traceback (most recent call last):
-    forager...BudgetError: budget '10 litres': expected a number, alone (rounds) or with ...
-    """
+    """Read a budget: a number of rounds, or a number with a unit."""
     match = _TEXT.fullmatch(text)
     unit = (match[2] or "rounds") if match else ""
     unit = "rounds" if unit == "round" else unit

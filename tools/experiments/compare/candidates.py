@@ -28,18 +28,7 @@ class Candidate:
 
 
 def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
-    """Read what to compare: ``all``, presets, a preset with changes, or ``name: key=value ...``.
-
-    >>> [candidate.name for candidate in parse_candidates(["fedprox", "fedavg, fedyogi"])]
-    ['fedprox', 'fedavg', 'fedyogi']
-    >>> parse_candidates(["oldest first: client-selector='aoi'"])
-    [Candidate(name='oldest first', settings={'client-selector': 'aoi'})]
-    >>> parse_candidates(["fedavg uplink='top-k'"])
-    [Candidate(name='fedavg uplink=top-k', settings={'strategy': 'fedavg', 'uplink': 'top-k'})]
-    >>> parse_candidates(["fedporx"])
-    Traceback (most recent call last):
-    forager...CandidateError: strategy 'fedporx': unknown or not in this version; ...
-    """
+    """Read what to compare: ``all``, presets, a preset with changes, or ``name: key=value ...``."""
     candidates: list[Candidate] = []
     for text in texts:
         parts = _PARTS.fullmatch(text)
@@ -61,11 +50,7 @@ def parse_candidates(texts: Sequence[str]) -> list[Candidate]:
 
 
 def what_it_sets(settings: Mapping[str, Scalar]) -> str:
-    """Return how a strategy differs from FedAvg, the parts of its preset included.
-
-    >>> what_it_sets({"strategy": "fedprox", "prox.mu": 0.1})
-    "objective='prox' prox.mu=0.1"
-    """
+    """Return how a strategy differs from FedAvg, the parts of its preset included."""
     usual = {**axis_defaults(), "downlink": AXIS_DEFAULTS["downlink"]}
     axes = read_config({**default_config(), **settings}).axes()
     parts: dict[str, Scalar] = {axis: axes[axis] for axis in usual if axes[axis] != usual[axis]}

@@ -23,11 +23,7 @@ AXIS_TITLES = {"rounds": "round", "bytes": "bytes", "work": "clients' processor 
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, Any]]:
-    """Return colour and dashes of each strategy: those of a preset are the same everywhere.
-
-    >>> looks(["mine", "cosage"])["cosage"] == looks(["cosage", "fedavg"])["cosage"]
-    True
-    """
+    """Return colour and dashes of each strategy: those of a preset are the same everywhere."""
     fixed = list(presets())
     places = {name: fixed.index(name) for name in fixed}
     for name in names:

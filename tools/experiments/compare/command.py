@@ -55,11 +55,7 @@ class Options:
     json: bool = False  # print the document instead of words
 
     def command(self) -> str:
-        """Return the command that repeats or continues the comparison.
-
-        >>> print(Options(["fedavg"], ["task='npz'"], seeds=3).command())
-        forager compare fedavg -c "task='npz'" --seeds 3
-        """
+        """Return the command that repeats or continues the comparison."""
         words = [name for name in self.strategies if name != ALL]
         words += [word for text in self.run_config for word in ("-c", text)]
         for field in fields(self)[2:-1]:
@@ -198,10 +194,6 @@ def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> 
 
 
 def _folder_name(common: dict[str, Scalar]) -> str:
-    """Name the results after the task.
-
-    >>> _folder_name({"task": "mine:load"}), _folder_name({})
-    ('mine-load', 'digits')
-    """
+    """Name the results after the task."""
     task = str(common.get("task") or default_config()["task"] or "digits")
     return re.sub(r"[^A-Za-z0-9.-]+", "-", task).strip("-.") or "task"

@@ -34,14 +34,7 @@ MOST_POINTS = 200  # of a curve: more are not seen
 
 
 def judge(gap: Difference, metric: Metric, margin: float = MARGIN) -> str:
-    """Return what the interval of a difference allows one to say.
-
-    >>> judge(Difference(mean=-0.2, low=-0.5, high=0.1, p_value=0.1, count=3), Metric("mae"))
-    'not decided'
-    >>> lower = Metric("mae", higher_is_better=False)
-    >>> judge(Difference(mean=-0.2, low=-0.3, high=-0.1, p_value=0.01, count=3), lower)
-    'better'
-    """
+    """Return what the interval of a difference allows one to say."""
     if math.isnan(gap.low):
         return OPEN
     if gap.low >= -margin and gap.high <= margin:

@@ -32,13 +32,7 @@ class Stage:
 
 
 def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 1) -> list[Stage]:
-    """Return the stages of a comparison; one of rounds ends with an evaluation, `every` so many.
-
-    >>> [(stage.budget.amount, stage.candidates) for stage in plan(Budget("rounds", 100), 10)]
-    [(11.0, 10), (33.0, 3), (100.0, 2)]
-    >>> total_cost(plan(Budget("rounds", 100), 10))
-    310.0
-    """
+    """Return the stages of a comparison; one of rounds ends with an evaluation, `every` so many."""
     stages = [Stage(budget, candidates)]
     if not halving or candidates <= KEEP:
         return stages
@@ -58,11 +52,7 @@ def plan(budget: Budget, candidates: int, *, halving: bool = True, every: int = 
 
 
 def keep(candidates: int) -> int:
-    """Return how many of a number go on to the next stage.
-
-    >>> [keep(count) for count in (10, 4, 3, 2)]
-    [3, 2, 2, 2]
-    """
+    """Return how many of a number go on to the next stage."""
     return min(candidates, max(FINALISTS, round(candidates / KEEP)))
 
 
@@ -80,11 +70,6 @@ def survivors(
     """Return who goes on: the best, and the baseline in any case, in the order of the names given.
 
     A strategy without a score (nan: none of its runs ended well) never goes on.
-
-    >>> survivors({"fedavg": 0.1, "a": 0.3, "b": 0.2, "c": float("nan")}, 2, "fedavg")
-    ['fedavg', 'a']
-    >>> survivors({"a": 3.0, "b": 2.0}, 1, "", Metric("mae", higher_is_better=False))
-    ['b']
     """
     known = {name: score for name, score in scores.items() if not math.isnan(score)}
     ranked = sorted(known, key=lambda name: -metric.gain(known[name], over=0.0))

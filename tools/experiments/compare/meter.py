@@ -34,15 +34,9 @@ class Metered(Event):
 
 
 class MeteredGrid(LocalGrid):
-    """A local grid that measures what its clients do.
+    """A local grid that measures what its clients do."""
 
-    Attributes
-    ----------
-    client_seconds : float
-        Processor time of all clients' handlers so far.
-    """
-
-    client_seconds = 0.0
+    client_seconds = 0.0  # processor time of all clients' handlers so far
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Answer pending messages and measure how long that takes."""

@@ -53,12 +53,7 @@ def run_candidate(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
 
 
 def run_name(overrides: Mapping[str, Scalar]) -> str:
-    """Return the name of a run's folder: the same for every length of it.
-
-    >>> short, long = ({"strategy": "fedavg", "seed": 1, "num-server-rounds": n} for n in (5, 9))
-    >>> run_name(short) == run_name(long)
-    True
-    """
+    """Return the name of a run's folder: the same for every length of it."""
     settings = {key: value for key, value in overrides.items() if key not in _LENGTH}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     return f"{quote(str(settings.get('strategy', 'run')), safe='')}-{settings['seed']}-{digest}"
@@ -106,14 +101,6 @@ def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
     Beside the columns of ``rounds.csv`` a row has the bytes, work and seconds of the run up to
     there (`Metered`, and what choosing took on the server), and the evenness of participation so
     far (Jain's index).
-
-    >>> rows = rows_of([
-    ...     {"event": "selected", "round": 1, "phase": "train", "chosen": ["a"], "available": 2},
-    ...     {"event": "selected", "round": 2, "phase": "train", "chosen": ["b"], "available": 2},
-    ...     {"event": "metered", "round": 2, "bytes": 70},
-    ... ])
-    >>> [row["evenness"] for row in rows], rows[1]["bytes"]
-    ([0.5, 1.0], 70)
     """
     events = list(as_events(log))
     history = History.from_events(events)

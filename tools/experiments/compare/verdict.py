@@ -167,12 +167,7 @@ def _stopped(found: Sequence[StrategyFinding]) -> str:
 
 
 def signed(metric: Metric, gap: float) -> str:
-    """Write a difference: that of shares in points.
-
-    >>> share = Metric("accuracy", share=True)  # no minus in front of nothing
-    >>> signed(share, 0.015), signed(share, -1e-6), signed(Metric("mae"), -0.123456)
-    ('+1.5', '+0.0', '-0.123')
-    """
+    """Write a difference: that of shares in points."""
     return f"{round(100 * gap, 1) + 0.0:+.1f}" if metric.share else f"{gap + 0.0:+.3g}"
 
 

@@ -66,14 +66,7 @@ def lines(history: History, quiet_seconds: float, *, course: bool = False) -> li
 
 
 def line(history: History) -> str:
-    """Return one line for a terminal that cannot be redrawn, or a file.
-
-    >>> started = {"event": "run-started", "config": {"num-server-rounds": 10}}
-    >>> sent = {"event": "exchange", "round": 3, "bytes-down": 2000}
-    >>> done = {"event": "round-finished", "round": 3, "seconds": 2}
-    >>> line(History.from_events([started, sent, done]))
-    'round 3/10  2.00 kB down, 0 B up  about 14.0 s left'
-    """
+    """Return one line for a terminal that cannot be redrawn, or a file."""
     parts = [f"round {history.rounds_done}/{history.rounds_wanted or '?'}"]
     parts += scores(history)[:1]
     parts.append(traffic(history))
@@ -102,11 +95,7 @@ def traffic(history: History) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Draw the course of some values in one line.
-
-    >>> sparkline([0.0, 0.5, 1.0])
-    '▁▅█'
-    """
+    """Draw the course of some values in one line."""
     shown = list(values)[-_WIDTH:]
     low, high = min(shown), max(shown)
     steps = len(_BLOCKS) - 1
@@ -157,11 +146,7 @@ def _counts(counts: Counter[str]) -> str:
 
 
 def _pace(seconds: float) -> str:
-    """Write how long a round takes.
-
-    >>> _pace(0.0123), _pace(4.2)
-    ('12 ms', '4.2 s')
-    """
+    """Write how long a round takes."""
     return f"{1e3 * seconds:.0f} ms" if seconds < 1 else duration(seconds)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 from forager.selectors.client_selectors.base import Candidates
-from forager.selectors.client_selectors.flad import Flad
+from forager.selectors.client_selectors.by_loss import Flad
 
 
 def chosen(losses, count):

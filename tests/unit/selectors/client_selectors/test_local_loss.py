@@ -1,6 +1,6 @@
 import numpy as np
 from forager.selectors.client_selectors.base import Candidates
-from forager.selectors.client_selectors.local_loss import LocalLoss
+from forager.selectors.client_selectors.by_loss import LocalLoss
 
 
 def select(losses: list[float], count: int, seed: int = 0) -> list[int]:

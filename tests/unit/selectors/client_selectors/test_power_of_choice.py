@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from forager.selectors.client_selectors.base import Candidates
-from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
+from forager.selectors.client_selectors.by_loss import PowerOfChoice
 
 
 def crowd(size: int, **observations: list[float]) -> Candidates:

@@ -3,9 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
-from forager.selectors.client_selectors.everyone import Everyone
-from forager.selectors.client_selectors.round_robin import RoundRobin
-from forager.selectors.client_selectors.uniform import Uniform
+from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
 
 
 def turns(selector: RoundRobin, keys: str, count: int, times: int) -> list[str]:

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from forager.selectors.cohorts.heterogeneity import Gain
 from forager.selectors.cohorts.online import OnlineClusters, assign, best_parts, first_labels
 from forager.selectors.cohorts.projection import unit_rows
-from forager.selectors.cohorts.split import SplitRule, SplitWatch
+from forager.selectors.cohorts.split import Gain, SplitRule, SplitWatch
 from sklearn.metrics import adjusted_rand_score
 
 

@@ -1,8 +1,13 @@
 import numpy as np
 import pytest
-from forager.selectors.cohorts.exploration import exploration_rate, predicted
-from forager.selectors.cohorts.heterogeneity import gain_of, heterogeneity
-from forager.selectors.cohorts.rewards import decayed, instant_reward, known_centre
+from forager.selectors.cohorts.rewards import (
+    decayed,
+    exploration_rate,
+    instant_reward,
+    known_centre,
+    predicted,
+)
+from forager.selectors.cohorts.split import gain_of, heterogeneity
 
 
 def test_reward_is_one_in_the_centre_and_zero_at_mean_plus_deviation() -> None:

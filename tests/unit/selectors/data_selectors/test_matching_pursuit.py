@@ -226,7 +226,7 @@ def test_any_layout_in_memory_will_do(order: str) -> None:
         ({"target": [1.0]}, r"target: expected 2 values as in a row, got \(1,\)"),
         ({"target": [1.0, np.nan]}, "target: expected finite values"),
         ({"budget": -1}, "budget: expected 0 or more, got -1"),
-        ({"rule": "nearest"}, r"rule: expected one of \('distance', 'projection'\), got 'nearest'"),
+        ({"rule": "nearest"}, r"rule: expected one of distance, projection, got 'nearest'"),
         ({"ridge": -0.5}, "ridge: expected a finite number from 0 on, got -0.5"),
         ({"ridge": float("nan")}, "ridge: expected a finite number from 0 on, got nan"),
         ({"tolerance": -1.0}, "tolerance: expected a number from 0 on, got -1.0"),

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from forager.selectors.similarities.cosine import cosine_matrix
-from forager.selectors.similarities.euclidean import (
+from forager.selectors.similarities.gram import (
+    cosine_matrix,
     distance_matrix,
     euclidean_matrix,
+    gram_matrix,
     similarity_from_distance,
 )
-from forager.selectors.similarities.gram import gram_matrix
 from scipy.spatial.distance import cdist
 
 

@@ -3,14 +3,14 @@ from collections import Counter
 import numpy as np
 import pytest
 from forager.selectors.stream_selectors.base import Offered
-from forager.selectors.stream_selectors.fedbalancer import FedBalancer
-from forager.selectors.stream_selectors.fifo import Fifo
-from forager.selectors.stream_selectors.gradient_norm import GradientNorm
-from forager.selectors.stream_selectors.high_loss import HighLoss
-from forager.selectors.stream_selectors.ranked import RecentScores
-from forager.selectors.stream_selectors.reservoir import Reservoir
-from forager.selectors.stream_selectors.sld import Sld
-from forager.selectors.stream_selectors.unlimited import Unlimited
+from forager.selectors.stream_selectors.plain import Fifo, Reservoir, Unlimited
+from forager.selectors.stream_selectors.ranked import (
+    FedBalancer,
+    GradientNorm,
+    HighLoss,
+    RecentScores,
+    Sld,
+)
 
 RNG = np.random.default_rng(0)
 

@@ -53,9 +53,9 @@ def test_after_an_attack_by_most_the_limit_recovers_also_from_a_save(attack: str
     usual = UsualSize(factor=3.0)
     for number in range(5):
         play(usual, number, dict.fromkeys(HONEST, ATTACKS[attack](number)))
-    saved = usual.state()
+    saved = usual.state_dict()
     usual = UsualSize(factor=3.0)
-    usual.load(saved)
+    usual.load_state_dict(saved)
     play(usual, 6, HONEST)
     usual.settle()
     assert usual.median == np.median(list(HONEST.values()))
@@ -84,10 +84,10 @@ def test_a_large_round_is_heard_whole_and_memory_is_bounded() -> None:
     assert usual.median == np.median(sizes)
     for key in range(500, 900):
         usual.hear([str(key)], [1.0])
-    assert len(usual.state()) == 100
+    assert len(usual.state_dict()) == 100
 
 
 def test_what_an_older_version_accepted_is_forgotten() -> None:
     usual = UsualSize(factor=2.0)
-    usual.load([1e-6] * 100)
-    assert not usual.state()
+    usual.load_state_dict([1e-6] * 100)
+    assert not usual.state_dict()

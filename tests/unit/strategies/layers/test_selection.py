@@ -30,12 +30,10 @@ from forager.core.wire.keys import IDENTIFY, METRICS, NUM_EXAMPLES, SUMMARY, UTI
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
+from forager.selectors.client_selectors.by_loss import PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
-from forager.selectors.client_selectors.everyone import Everyone
 from forager.selectors.client_selectors.oort import Oort
-from forager.selectors.client_selectors.power_of_choice import PowerOfChoice
-from forager.selectors.client_selectors.round_robin import RoundRobin
-from forager.selectors.client_selectors.uniform import Uniform
+from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.grids import GridView, GridWrapper
 from forager.strategies.federation.questions import Questions

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 COMMANDS = [
     *("run", "resume", "compare", "watch", "report", "donors", "predict"),
-    *("demo", "methods", "keys", "init", "doctor"),
+    *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 ]
 
 

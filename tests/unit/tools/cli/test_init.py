@@ -59,6 +59,22 @@ def test_flower_packs_it_and_nothing_is_called_as_in_the_template(
     assert (app / "README.md").read_text().startswith("---\ntags: [")
 
 
+def test_the_hub_takes_it(app: Path) -> None:
+    """`make hub` asks Flower's newest version, too."""
+    program = PROJECT / "tests" / "hub" / "validate.py"
+    done = subprocess.run(
+        [sys.executable, program, app], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "9 files, " in done.stdout
+    (app / "LICENSE").unlink()
+    done = subprocess.run(
+        [sys.executable, program, app], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "LICENSE" in done.stderr
+
+
 def test_keys_that_it_does_not_declare_travel_in_the_copy(app: Path, tmp_path: Path) -> None:
     given = {"round.deadline": 5.0, "strategy": "cosage", "task": f"{MODULE}.task:Task"}
     copy = copy_to_pack(app, tmp_path / "copy", own_code(given, app), given)

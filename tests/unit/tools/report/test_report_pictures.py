@@ -17,7 +17,7 @@ from forager.tools.report import (
 )
 from forager.tools.report.choice_charts import last_choice_table
 from forager.tools.report.class_charts import classes_sentence, stores_chart, stores_sentence
-from forager.tools.report.client_tables import problems_table, slow_table
+from forager.tools.report.client_tables import client_rows, problems_table
 from forager.tools.report.cohort_tree import CohortDescent
 from forager.tools.report.history import History
 from forager.tools.report.participation_charts import choices_chart
@@ -82,7 +82,7 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
         "The clients fell into 4 cohorts of 3 clients; their models reach accuracy of 70.0 %",
         "two clients of one cluster had a similarity of 0.7",
         "Clients may use their own models here",
-        "Who was among the slowest three of a round",
+        "times among the slowest 3",
     ):
         assert words in text
 
@@ -189,9 +189,11 @@ def test_slow_clients_are_named_with_what_they_cost() -> None:
         }
         for current, slowest in times.items()
     ]
-    history = History.from_events(events)
+    chosen = {"event": "selected", "round": 1, "phase": "train", "chosen": ["a", "b", "c"]}
+    history = History.from_events([chosen, *events])
     assert slow_clients(history) == [("a", 2, 7.5, 3.75), ("b", 2, 6.0, 3.0)]
-    assert "7.5 s" in slow_table(history)
+    usual = {row["client"]: row["usual reply, s"] for row in client_rows(history)}
+    assert usual == {"a": 7.5, "b": 6.0, "c": None}
     assert troubles_chart(history) is None
     assert problems_table(history) == ""
 

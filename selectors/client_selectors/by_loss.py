@@ -1,0 +1,86 @@
+"""Rules that go by the loss of the global model on the clients' own data."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import at_least
+from .base import Candidates, ClientSelector, Positions, draw, lowest
+
+
+class LocalLoss(ClientSelector):
+    """The highest loss of the current model on their own data; ties at random.
+
+    The "local loss" baseline of CosAge, Fig. 3: power-of-choice with every client a candidate.
+    Clients whose loss is unknown (not finite) are not chosen.
+
+    >>> crowd = Candidates(list("abc"), {"loss": np.array([0.3, 1.2, 0.7])})
+    >>> LocalLoss().select(crowd, 2, np.random.default_rng(0)).tolist()
+    [1, 2]
+    """
+
+    needs = frozenset({"loss"})
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of the highest losses, the highest first."""
+        losses = np.asarray(candidates.observed("loss"), dtype=np.float64)
+        return lowest(-losses, count, rng)
+
+
+class Flad(ClientSelector):
+    """Clients with at least the mean loss, the highest first; fewer than may be, if fewer have it.
+
+    Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
+    Detection*, algorithm 1, with the loss as the metric. In the paper the worst also train for more
+    epochs; here all train as long as the run says.
+
+    >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})
+    >>> Flad().select(crowd, 3, np.random.default_rng(0)).tolist()
+    [1, 3]
+    """
+
+    needs = frozenset({"loss"})
+    takes_fewer = True
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of those who need it most."""
+        losses = np.asarray(candidates.observed("loss"), dtype=np.float64)
+        known = losses[np.isfinite(losses)]
+        mean = known.mean() if known.size else 0.0
+        in_need = losses >= mean * (1 - 1e-9)  # rounding: if all are alike, all train
+        return lowest(np.where(in_need, -losses, np.nan), count, rng)
+
+
+class PowerOfChoice(LocalLoss):
+    """The highest losses among ``candidates`` clients drawn at random.
+
+    Cho, Wang, Joshi: *Client Selection in Federated Learning: Convergence Analysis and
+    Power-of-Choice Selection Strategies*, section 3. The draw is in proportion to the observation
+    ``num-examples``: what clients trained on last. Unknown sizes count as the median of the known
+    ones; the draw is uniform while none is known.
+
+    - ``candidates``: how many are drawn and asked (d); 0 means twice as many as will be chosen.
+
+    >>> crowd = Candidates(list("abcd"), {"num-examples": np.array([0, 9, 0, 9])})
+    >>> PowerOfChoice().shortlist(crowd, 1, np.random.default_rng(0)).tolist()
+    [1, 3]
+    """
+
+    needs = frozenset({"loss", "num-examples"})
+
+    def __init__(self, candidates: int = 0) -> None:
+        at_least(0, candidates=candidates)
+        self.candidates = candidates
+
+    def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of the d candidates, never fewer than ``count``."""
+        drawn = max(self.candidates or 2 * count, count)
+        return np.sort(draw(sizes(candidates), drawn, rng))
+
+
+def sizes(candidates: Candidates) -> NDArray[np.float64]:
+    """Return how much data each has, as far as that is known."""
+    if "num-examples" not in candidates.observations:
+        return np.ones(len(candidates))
+    told = np.asarray(candidates.observed("num-examples"), dtype=np.float64)
+    known = np.isfinite(told) & (told >= 0)
+    return np.where(known, told, np.median(told[known]) if known.any() else 1.0)

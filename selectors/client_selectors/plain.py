@@ -1,0 +1,66 @@
+"""Rules that need to know nothing of a client: a uniform draw, everyone, or in turn."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .base import Candidates, ClientSelector
+
+
+class Uniform(ClientSelector):
+    """Every client is equally likely.
+
+    >>> Uniform().select(Candidates(list("abcd")), 2, np.random.default_rng(0)).tolist()
+    [2, 3]
+    """
+
+    def select(
+        self, candidates: Candidates, count: int, rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """Return positions drawn without replacement, in ascending order."""
+        count = min(count, len(candidates))
+        return np.sort(rng.choice(len(candidates), size=count, replace=False)).astype(np.intp)
+
+
+class Everyone(ClientSelector):
+    """All candidates take part; ``count`` is how many there are.
+
+    >>> Everyone().select(Candidates(list("abc")), 3, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
+    """
+
+    def select(
+        self, candidates: Candidates, count: int, rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """Return all positions, or the first ``count`` if the caller allows fewer."""
+        return np.arange(min(count, len(candidates)))
+
+
+class RoundRobin(ClientSelector):
+    """Whose last turn is longest ago comes first; newcomers before all, then the lower position.
+
+    Remembering turns by key, not a place in a list, keeps it fair when clients come and go. What is
+    remembered of clients that are not candidates any more is forgotten.
+
+    >>> turns = RoundRobin()
+    >>> rng = np.random.default_rng(0)
+    >>> [turns.select(Candidates(list("abc")), 2, rng).tolist() for _ in range(3)]
+    [[0, 1], [0, 2], [1, 2]]
+    """
+
+    remembers = ("_last", "_turn")
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+        self._turn = 0
+
+    def select(
+        self, candidates: Candidates, count: int, rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """Return the positions whose turn it is, in ascending order."""
+        last = np.array([self._last.get(key, -1) for key in candidates.keys], dtype=np.int64)
+        chosen = np.argsort(last, kind="stable")[:count]
+        self._last = {key: self._last[key] for key in candidates.keys if key in self._last}
+        for position in chosen:
+            self._last[candidates.keys[position]] = self._turn
+            self._turn += 1
+        return np.sort(chosen)

@@ -1,0 +1,85 @@
+"""The server of a federation: Flower's SuperLink, its certificate, and its name for ``flwr``."""
+
+import os
+import shlex
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...core.config import ConfigError
+from ...core.wire.versions import nodes_speak
+from ...docker.credentials import authority, server_certificate
+from .env import PROGRAMS, environment
+
+_NAME = "forager"  # of the connection in Flower's config file
+_HERE = ("localhost", "127.0.0.1")
+
+
+@dataclass(frozen=True)
+class Server:
+    """What ``forager server`` is told."""
+
+    names: tuple[str, ...]
+    port: int
+    control_port: int
+    state: Path
+    insecure: bool = False
+
+    def run(self) -> int:
+        """Run the SuperLink to its end; return its exit code."""
+        state = self.state.resolve()
+        if not self.insecure and not self.names:
+            raise ConfigError(
+                "--name is needed: a name or an address by which devices reach this machine, for "
+                "its certificate; or --insecure, for devices on this machine only"
+            )
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self.insecure:
+            issuer, signer = authority(state)
+            server_certificate(state, [*self.names, *_HERE], issuer, signer)
+        self.make_known(state)
+        command = self.command(state)
+        print(shlex.join(command), flush=True)
+        if not self.insecure:
+            print(f"Devices need {state / 'ca.crt'}, and to be registered:", flush=True)
+            print(f"  flwr supernode register camera-7.pub {_NAME} --name camera-7", flush=True)
+        env = {**environment(state / "flwr"), "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
+        try:
+            return subprocess.run([str(PROGRAMS / command[0]), *command[1:]], env=env).returncode
+        except KeyboardInterrupt:
+            return 130
+
+    def command(self, state: Path) -> list[str]:
+        """Return the SuperLink's command line."""
+        where = "127.0.0.1" if self.insecure else "0.0.0.0"
+        secured = [
+            f"--ssl-ca-certfile={state / 'ca.crt'}",
+            f"--ssl-certfile={state / 'server.crt'}",
+            f"--ssl-keyfile={state / 'server.key'}",
+            "--enable-supernode-auth",
+        ]
+        fleet = [f"--fleet-api-address={where}:{self.port}"] if nodes_speak() == "gRPC" else []
+        return [
+            "flower-superlink",
+            "--host=127.0.0.1",
+            f"--port={self.control_port}",
+            *fleet,
+            *(["--insecure"] if self.insecure else secured),
+            f"--database={state / 'state.db'}",
+            "--disable-runtime-dependency-installation",
+        ]
+
+    def make_known(self, state: Path) -> None:
+        """Tell ``flwr`` of this server, unless it knows one of this name."""
+        home = Path(os.environ.get("FLWR_HOME") or Path.home() / ".flwr")
+        file = home / "config.toml"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        known = tomllib.loads(text).get("superlink", {}).get(_NAME)
+        trust = "insecure = true" if self.insecure else f'root-certificates = "{state}/ca.crt"'
+        table = f'[superlink.{_NAME}]\naddress = "127.0.0.1:{self.control_port}"\n{trust}\n'
+        if known is None:
+            home.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{text}\n{table}" if text else table, encoding="utf-8")
+        elif known != tomllib.loads(table)["superlink"][_NAME]:
+            print(f"{file} has another [superlink.{_NAME}]; for this server:\n{table}", flush=True)
