@@ -27,7 +27,8 @@ def logit_gradients(
     inputs, matrix = np.asarray(features, dtype=kind), np.asarray(weight, dtype=kind)
     classes = np.asarray(labels, dtype=np.intp)
     with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite
-        gradients = inputs @ matrix.T + np.asarray(0 if bias is None else bias, dtype=kind)
+        offset = np.asarray(0 if bias is None else bias, dtype=kind)
+        gradients: Array = inputs @ matrix.T + offset
         gradients -= gradients.max(axis=1, keepdims=True, initial=-np.inf)
         np.exp(gradients, out=gradients)
         own = np.arange(len(classes)), classes
@@ -87,7 +88,7 @@ def class_mean_gradients(
     counted = kept[:, None] == np.arange(classes)
     counted[:, counts == 0] = True
     sums = np.where(counted, errors, 0).T @ rows
-    means = sums / np.maximum(counted.sum(axis=0), 1)[:, None]
+    means: Array = sums / np.maximum(counted.sum(axis=0), 1)[:, None]
     return means.astype(np.result_type(np.asarray(features), np.float32))
 
 

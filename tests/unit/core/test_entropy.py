@@ -51,6 +51,7 @@ PREDICTABLE = {
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
     "tools/engine/simulated_devices.py": DEVICES,
+    "tools/new-app/my_federation/task.py": DATA,
 }
 
 
