@@ -65,8 +65,9 @@ class Collected:
     ----------
     averaged, latest : list of arrays
         Importance of the parameters after training, averaged over rounds and of the last round.
-    received : list of arrays
-        Importance at the model that clients received, averaged over rounds.
+    received, during : list of arrays
+        Importance at the model that clients received, and over the steps of their training as the
+        paper has it; averaged over rounds.
     updates, parameters : list of arrays
         What the last local training changed, and made of the model.
     histograms : array
@@ -80,6 +81,7 @@ class Collected:
     averaged: Vectors
     latest: Vectors
     received: Vectors
+    during: Vectors
     updates: Vectors
     parameters: Vectors
     histograms: NDArray[np.int64]
@@ -88,8 +90,9 @@ class Collected:
 
     def first(self, count: int) -> Collected:
         """Return what the first clients sent."""
-        names = ("averaged", "latest", "received", "updates", "parameters", "histograms", "data")
-        return replace(self, **{name: getattr(self, name)[:count] for name in names})
+        names = ("averaged", "latest", "received", "during", "updates", "parameters")
+        cut = {name: getattr(self, name)[:count] for name in (*names, "histograms", "data")}
+        return replace(self, **cut)
 
 
 def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
@@ -100,16 +103,19 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
     trainer, arrays = Trainer(model, threads=config.local.threads), read_arrays(model)
     beta, loss = PAST, functional.cross_entropy
     size = sum(parameter.numel() for parameter in model.parameters())
-    averages = received = np.zeros((clients, size), dtype=np.float32)
+    averages = received = during = np.zeros((clients, size), dtype=np.float32)
     for number in range(1, rounds + 1):
         jobs = [
             Job(arrays, held, batch_seed(config.seed, str(i), number))
             for i, held in enumerate(data)
         ]
-        outcomes = trainer.train(jobs, train_settings(config, number), Plain(config))
+        settings = replace(train_settings(config, number), squares=1, squared_steps=0)
+        outcomes = trainer.train(jobs, settings, Plain(config))
+        stepwise = np.asarray(outcomes.squares).sum(axis=1)
         at_start = fisher_diagonals(model, loss, [arrays] * clients, data)
         latest = fisher_diagonals(model, loss, [own.arrays for own in outcomes], data)
         received, averages = averaged(received, at_start, beta), averaged(averages, latest, beta)
+        during = averaged(during, stepwise, beta)
         before, trained = arrays, [outcome.arrays for outcome in outcomes]
         means = {name: np.mean([t[name] for t in trained], axis=0) for name in arrays}
         arrays = {name: mean.astype(arrays[name].dtype) for name, mean in means.items()}
@@ -118,6 +124,7 @@ def collect(config: RunConfig, clients: int, rounds: int) -> Collected:
         list(averages),
         list(latest),
         list(received),
+        list(during),
         [flat_floats(t) - start for t in trained],
         [flat_floats(t) for t in trained],
         histograms_of(data, task.num_classes),
@@ -135,7 +142,8 @@ def matrices(found: Collected, coverage: float, most: float) -> dict[str, tuple[
     """Return each similarity matrix with the bytes that a client sends and its share of indices.
 
     K* is the mean over clients of what Algorithm 1 chooses, as in the paper. "Received" is
-    importance at the model that clients received, else it is that after training.
+    importance at the model that clients received, "during" that over the steps of their training,
+    as the paper has it; else it is that after training.
     """
     size = found.updates[0].size
     result = _overlaps_of_indices(found, size, coverage, most) | _signed(found, size)
@@ -171,7 +179,8 @@ def _overlaps_of_indices(
         result[name] = overlaps(supports), scores
         result[f"{name}, centred"] = overlaps(supports, centred_overlap_matrix), scores
 
-    for place, importance in {"": found.averaged, ", received": found.received}.items():
+    places = {"": found.averaged, ", received": found.received, ", during": found.during}
+    for place, importance in places.items():
         for name, (share, cap) in counts.items():
             k = round(np.mean([choose_k(s, share, cap) for s in importance if s.any()]))
             add(f"IOS, {name}{place}", importance, k)

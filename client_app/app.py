@@ -55,12 +55,12 @@ HANDLERS: dict[str, Handler] = {
     "evaluate": _at("evaluation:evaluate_clients"),
     IDENTIFY: _at("identity:identify_clients"),
     SUMMARY: _at("summaries:summarise_clients"),
-    ASK_LOSSES: _at("losses:answer_losses"),
-    ASK_UPDATE: _at("updates:answer_updates"),
-    ASK_SUPPORT: _at("supports:answer_supports"),
+    ASK_LOSSES: _at("questions:answer_losses"),
+    ASK_UPDATE: _at("questions:answer_updates"),
+    ASK_SUPPORT: _at("questions:answer_supports"),
     INGEST: _at("ingest:ingest_clients"),
-    ASK_MOMENTS: _at("moments:answer_moments"),
-    ASK_AFFINITY: _at("affinity:answer_affinities"),
+    ASK_MOMENTS: _at("questions:answer_moments"),
+    ASK_AFFINITY: _at("questions:answer_affinities"),
 }
 
 
@@ -98,8 +98,10 @@ def answer_one(message: Message, context: Context) -> Message:
 
 def failed(message: Message, context: Context, error: Exception, kind: str) -> Message:
     """Return the reply of a client that failed; the text of the error goes to its own log."""
-    _warn_once(f"{kind} failed: {reason_of(error, with_text=True)}")
-    told = is_simulated(context) or says_texts(context.run_config)
+    told = is_simulated(context)
+    if not told:
+        _warn_once(f"{kind} failed: {reason_of(error, with_text=True)}")
+        told = says_texts(context.run_config)
     return Message(Error(_RAISED, reason_of(error, with_text=told)), reply_to=message)
 
 

@@ -21,10 +21,9 @@ from ..core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES, ROUND, RUN, SCALE
 from ..core.wire.records import entries
 from ..core.wire.replies import Replies
 from ..core.wire.requests import Requests
-from .clients import VirtualClients, is_simulated
-from .device.file_lock import Claim
+from .clients import VirtualClients, client_keys, is_simulated
+from .device.file_lock import FileClaim
 from .device.state import ClientState, state_path
-from .identity import client_keys
 
 if TYPE_CHECKING:  # a client that only says who it is does without torch
     from ..core.config import RunConfig
@@ -61,6 +60,7 @@ class ClientBatch:
         # Of each sample in the loss, and of each client in aggregation; None for all alike
         self.weights: list[NDArray[Any] | None] = [None] * len(requests)
         self.counts_for: list[float | None] = [None] * len(requests)
+        self.steps: list[int] = [0] * len(requests)  # mini-batches; 0 for the usual ones
         self.carried: dict[str, list[Arrays | None]] = {}  # what the objective needs, by name
         self.metrics: dict[str, list[Any]] = {}  # these three are the columns of the replies
         self.stacks: dict[str, Arrays] = {}
@@ -154,11 +154,10 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        carried = [self._carried_by(row) for row in range(len(self))] if self.carried else ()
-        columns = zip(self.models, self.data, self.seeds, self.weights, strict=True)
-        if not carried:
-            return [Job(*columns_of_row) for columns_of_row in columns]
-        return [Job(*own, brought) for own, brought in zip(columns, carried, strict=True)]
+        nothing: dict[str, Arrays] = {}
+        carried = [self._carried_by(i) if self.carried else nothing for i in range(len(self))]
+        columns = (self.models, self.data, self.seeds, self.weights, carried, self.steps)
+        return [Job(*own) for own in zip(*columns, strict=True)]
 
     def _carried_by(self, row: int) -> dict[str, Arrays]:
         columns = self.carried.items()
@@ -231,7 +230,7 @@ class ClientRow:
     def __init__(self, batch: ClientBatch, place: int) -> None:
         self.batch, self.place, self.key = batch, place, batch.keys[place]
         self._store: SampleStore | None = None
-        self._claim: Claim | None = None
+        self._claim: FileClaim | None = None
         self._closed = self._abandoned = False
 
     @property
@@ -350,5 +349,5 @@ class ClientRow:
         earlier = _open_rows.get(path)
         if earlier is not None:
             earlier.abandon()
-        self._claim = Claim(path, self.key)
+        self._claim = FileClaim(path, self.key)
         _open_rows[path] = self

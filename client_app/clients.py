@@ -1,14 +1,17 @@
-"""Virtual clients: many in one process, known by their numbers.
+"""Who a client is, and which data are its own; virtual clients, many in one process.
 
-What such a client keeps stays in memory as it is, a tree of arrays, until a checkpoint asks for it.
-So whoever saves an array never changes it in place.
+What a virtual client keeps stays in memory as it is, a tree of arrays, until a checkpoint asks for
+it. So whoever saves an array never changes it in place.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context, RecordDict
 
+from ..core.tasks.errors import SayableError
 from ..core.wire.flower_private import in_simulation
 
 
@@ -59,7 +62,7 @@ class VirtualClients(Sequence[Context]):
         """How many clients there are in all."""
         return len(self._contexts)
 
-    def select(self, rows: Sequence[int]) -> "VirtualClients":
+    def select(self, rows: Sequence[int]) -> VirtualClients:
         """Return some of them, in this order."""
         return VirtualClients([self._nodes[row] for row in rows], self._first, self._contexts)
 
@@ -71,3 +74,37 @@ class VirtualClients(Sequence[Context]):
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+if TYPE_CHECKING:
+    from ..core.tasks import ClientData, Task
+
+
+def client_key(context: Context) -> str:
+    """Return the client's stable name: its ``client-id``, else its partition id, else nothing.
+
+    Both come from the node config. A client without either is known to the server by its public
+    key.
+    """
+    config = context.node_config
+    return str(config.get("client-id") or config.get("partition-id", ""))
+
+
+def client_keys(contexts: Sequence[Context]) -> list[str]:
+    """Return the names of several clients."""
+    if isinstance(contexts, VirtualClients):
+        return list(map(str, contexts.numbers))
+    return [client_key(context) for context in contexts]
+
+
+def client_data(context: Context, task: Task) -> ClientData:
+    """Return the client's own data: its partition, or what ``data-path`` names on a device."""
+    config = context.node_config
+    if "partition-id" in config and "num-partitions" in config:
+        return task.client_data(int(config["partition-id"]), int(config["num-partitions"]))
+    if "data-path" in config:
+        return task.device_data(str(config["data-path"]))
+    raise SayableError(
+        "node config: give partition-id and num-partitions, or data-path with this device's data; "
+        f"found {sorted(config) or 'nothing'}"
+    )

@@ -57,15 +57,13 @@ def says_texts(run_config: Mapping[str, Any]) -> bool:
 def _place(error: Exception) -> str:
     """Return the innermost line of this app or the user's modules that an error went through."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.filename.startswith(_OURS) or not _installed(f.filename)]
+    own = [
+        f for f in frames if f.filename.startswith(_OURS) or not f.filename.startswith(_INSTALLED)
+    ]
     if not frames:
         return ""
     frame = (own or frames)[-1]
     return f" at {Path(frame.filename).name}:{frame.lineno} (the text is in the device's log)"
-
-
-def _installed(file: str) -> bool:
-    return file.startswith(_INSTALLED)
 
 
 def _advice(error: Exception) -> str:

@@ -37,11 +37,10 @@ from ..core.wire.requests import Requests
 from ..core.wire.salt import is_salted, salted, unsalted
 from .app import HANDLERS, failed
 from .batch import ClientBatch
-from .clients import is_simulated
+from .clients import client_key, is_simulated
 from .device.state import hold_files
 from .discretion import check_batch, check_question
 from .handlers.identity import introduction
-from .identity import client_key
 
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable
@@ -91,7 +90,8 @@ class ClientMod:
                     _make_own(batch, message)
             return _signed(call_next(message, context), context)
         if kind == IDENTIFY:
-            said = {**introduction(context), ANSWERS: self._answers()}
+            answers = [*_ALWAYS, *(_WITH_DATA if self._model is not None else ())]
+            said = {**introduction(context), ANSWERS: answers}
             batch.records[CLIENT] = [filled(ConfigRecord, said)]
             return batch.replies()[0]
         if kind not in HANDLERS:
@@ -113,9 +113,6 @@ class ClientMod:
         finally:
             batch.abandon()
         return reply
-
-    def _answers(self) -> list[str]:
-        return [*_ALWAYS, *(_WITH_DATA if self._model is not None else ())]
 
     def _side(self, settings: str) -> "OwnSide":
         """Return the side of a run, made when a message needs it: torch takes a while to import."""
@@ -168,7 +165,6 @@ def client_mod(
 
 
 def _signed(reply: Message, context: Context) -> Message:
-    """Say in a reply who sent it."""
     if not reply.has_error() and CLIENT not in reply.content:
         attach(reply, CLIENT, ConfigRecord({CLIENT_KEY: client_key(context)}))
     return reply

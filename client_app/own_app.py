@@ -131,7 +131,6 @@ class OwnSide(ClientSide):
         return self._outcomes(batch, reply)
 
     def _outcomes(self, batch: ClientBatch, reply: Message) -> Outcomes:
-        """Take in what the app's train function replied."""
         metrics = records_of(reply.content, MetricRecord)
         models = records_of(reply.content, ArrayRecord)
         if len(metrics) != 1 or len(models) != 1:
@@ -194,7 +193,6 @@ def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
 
 
 def _like(data: Any, columns: Sequence[torch.Tensor]) -> Any:
-    """Return tensors in the form that data have."""
     if isinstance(data, DataLoader):
         return DataLoader(
             TensorDataset(*columns),

@@ -27,11 +27,10 @@ from ..core.tasks.metrics import Metric
 from ..core.tasks.problems import Problem
 from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
 from .batch import ClientBatch
-from .clients import VirtualClients
+from .clients import VirtualClients, client_data
 from .device.packing import Packing
 from .hooks.base import ClientHook
 from .hooks.personal import PersonalParts
-from .identity import client_data
 
 _log = logging.getLogger("forager")
 

@@ -174,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     actions = parser.add_subparsers(dest="action", required=True)
     run = actions.add_parser("run", help="start a new run")
     run.add_argument("-c", "--run-config", action="append", default=[], metavar="'KEY=VALUE ...'")
-    resume = actions.add_parser("resume", help="go on with a run from its last checkpoint")
+    resume = actions.add_parser("resume", help="continue a run from its last checkpoint")
     resume.add_argument("name", nargs="?", default="", help="by default the last that died")
     actions.add_parser("follow", help="show the run that is going on")
     actions.add_parser("stop", help="end what is going on")

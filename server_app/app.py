@@ -38,6 +38,7 @@ from ..strategies.federation.releases import Releases
 from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
 from .callbacks.base import Callback
+from .callbacks.best_model import BestModel
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
 from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
@@ -48,7 +49,7 @@ from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
 from .resume import RUNS_ON, check_same_place, check_same_run, place_of, restore
-from .retries import RunPlan
+from .retries import LoopPlan
 from .run_folder import RunFolder
 from .title import run_title
 
@@ -166,13 +167,14 @@ def _federation(
     )
 
 
-def _plan(config: RunConfig, frozen: str) -> RunPlan:
-    return RunPlan(
+def _plan(config: RunConfig, frozen: str) -> LoopPlan:
+    return LoopPlan(
         num_rounds=config.num_server_rounds,
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
         roll_back_after=config.round.roll_back_after,
+        late_counts=config[Aggregation].late,
         title=run_title(config),
         config=config.flat(),
         frozen=frozen,
@@ -270,7 +272,18 @@ def _callbacks(
     frozen: Callable[[], dict[str, Any]],
 ) -> list[Callback]:
     stop = config.early_stop
-    callbacks: list[Callback] = [EarlyStopCallback(stop.patience, stop.target, metric), Progress()]
+    best = BestModel(
+        folder,
+        every=config.checkpoint.every,
+        metric=metric,
+        on_clients=config.cohorts != "none" and config.fraction_evaluate > 0,
+        frozen=frozen,
+    )
+    callbacks: list[Callback] = [
+        EarlyStopCallback(stop.patience, stop.target, metric),
+        Progress(),
+        best,
+    ]
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

@@ -123,10 +123,15 @@ class Lessons:
         self, exchange: Exchange, server_round: int, seconds: float, simulated: float | None
     ) -> None:
         """Write down how an exchange went; a failure is logged once."""
+        alike = dict[str, list[str]]()
         for client, reason in exchange.failed.items():
             if (client, reason) not in self._told and len(self._told) < _MOST_TOLD:
                 self._told.add((client, reason))
-                _log.warning("client %s failed at %s: %s", client, exchange.kind, reason[:300])
+                alike.setdefault(reason, []).append(client)
+        for reason, clients in alike.items():
+            others = f" and {len(clients) - 1} others" if clients[1:] else ""
+            told = (clients[0], others, exchange.kind, reason[:300])
+            _log.warning("client %s%s failed at %s: %s", *told)
         self._federation.note(
             Exchanged(
                 round=server_round,

@@ -24,9 +24,17 @@ from ..strategies.aggregation.metric_spread import metric_spread
 from ..strategies.layers.base import RunOver, as_layer, unchanged_on_failure
 from .callbacks.base import Callback
 from .exchange import Exchange
-from .interrupt import Interrupted, stop_on_signals
 from .post import Post
-from .retries import AllRefused, NobodyThere, Patience, RoundFailed, RunFailed, RunPlan
+from .retries import (
+    AllRefused,
+    Interrupted,
+    LoopPlan,
+    NobodyThere,
+    Patience,
+    RoundFailed,
+    RunFailed,
+    stop_on_signals,
+)
 
 _log = logging.getLogger("forager")
 
@@ -47,7 +55,7 @@ class Loop:
         strategy: Strategy,
         grid: Post,
         arrays: ArrayRecord,
-        plan: RunPlan,
+        plan: LoopPlan,
         *,
         evaluate: Evaluate,
         callbacks: Sequence[Callback] = (),
@@ -190,7 +198,7 @@ class Loop:
 
     def _train(self, server_round: int) -> None:
         self.train_exchange = None
-        self._hear_late(server_round)
+        late = self._hear_late(server_round)
         config = self._message_config()
         try:
             requests = Requests.of(
@@ -221,7 +229,7 @@ class Loop:
             assert self.train_exchange is not None
             raise RoundFailed(self.train_exchange.shortfall(received, self.plan.min_replies))
         with unchanged_on_failure(self.strategy):
-            arrays, metrics = self._aggregate(server_round, ReplyStream(chain(kept, tables)))
+            arrays, metrics = self._aggregate(server_round, ReplyStream(chain(late, kept, tables)))
             self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))
             if self._is_evaluated(server_round):
                 self._try_out(server_round, arrays)
@@ -236,15 +244,22 @@ class Loop:
             reason = f"{type(error).__name__}: {error}"
             raise AllRefused(f"the new model cannot be evaluated: {reason}") from error
 
-    def _hear_late(self, server_round: int) -> None:
-        """Let the layers learn from replies of earlier rounds that have come since."""
-        for replies in self.grid.late():
+    def _hear_late(self, server_round: int) -> list[Replies]:
+        """Return replies of earlier rounds that have come since, if they are to be aggregated.
+
+        Otherwise the layers learn from them.
+        """
+        came = self.grid.late()
+        if self.plan.late_counts:
+            return came
+        for replies in came:
             try:
                 self.strategy.hear(server_round, replies)
             except Exception as error:  # whatever a client sent, the run continues
                 reason = str(error) if isinstance(error, ValueError) else repr(error)
                 for node in replies.nodes:
                     self.federation.set_aside(server_round, node, f"late: {reason}")
+        return []
 
     def _aggregate(
         self, server_round: int, replies: Iterable[Message]
@@ -356,7 +371,6 @@ class Loop:
 
 
 def _name(callback: Callback) -> str:
-    """Return what a callback's state is called in checkpoints."""
     return type(callback).__name__.removesuffix("Callback")
 
 

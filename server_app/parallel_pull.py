@@ -93,11 +93,11 @@ def sound(head: Message, fetch: Fetch) -> Message:
     try:
         (reply,) = fetch()
         if answered_id(reply) != answered_id(head):
-            raise ValueError("it answers another message than was announced")
+            raise ValueError("it answers another message than announced")
         if reply.has_error():
             return reply
         if sender_of(reply) != sender_of(head):
-            raise ValueError("it is in another node's name")
+            raise ValueError("it names another node as its sender")
         if not isinstance(reply.content, RecordDict):
             raise TypeError(f"its content is a {type(reply.content).__name__}")
         Replies.of(unsalted(reply))

@@ -241,13 +241,13 @@ class Post(GridWrapper):
         it is cannot be said then, so that nobody is blamed.
         """
         if sender != assignment.node:
-            reason = f"a reply of round {assignment.round} to what another client was asked"
+            reason = f"a reply of round {assignment.round} to another client's request"
         elif nonce == assignment.nonce or not assignment.nonce:
             return False
         else:
             reason = (
                 f"a reply of round {assignment.round} in the name of "
-                f"{self.federation.key(assignment.node)}, without the number that it was sent"
+                f"{self.federation.key(assignment.node)}, without the random number of its message"
             )
         self.federation.note(Quarantined(round=self.round, reason=reason))
         return True
@@ -332,7 +332,6 @@ class Post(GridWrapper):
         return [form for form in self._forms if form.spared]
 
     def _drop_overdue(self, exchange: Exchange) -> set[str]:
-        """Give up open messages that have had their time."""
         overdue = self.ledger.overdue("train", self.clock.now())
         for assignment in self.ledger.give_up(overdue):
             key = self.federation.key(assignment.node)

@@ -45,7 +45,7 @@ def check_same_place(folder: RunFolder, place: str) -> None:
     if before != place and DEVICES in (before, place):
         raise CheckpointError(
             f"resume-from = {str(folder.path)!r}: that run was on {before}, this one is on "
-            f"{place}: its clients and their data are others. Continue it where it was"
+            f"{place}: its clients and data differ. Continue it there"
         )
 
 

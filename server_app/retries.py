@@ -1,8 +1,13 @@
 """What a run puts up with: how often, and for how long, a round may fail before the run does."""
 
 import logging
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from ..core.wire.versions import why_nobody_connects
@@ -36,7 +41,7 @@ class NobodyThere(RoundFailed):
 
 
 @dataclass
-class RunPlan:
+class LoopPlan:
     """How long a run goes on, what it puts up with, and what it is called."""
 
     num_rounds: int  # the last round
@@ -46,6 +51,7 @@ class RunPlan:
     # Failures of a round, with every reply set aside, after which the run goes back to an earlier
     # state; 0 for never.
     roll_back_after: int = 3
+    late_counts: bool = False  # replies that come after their round are aggregated in the next
     title: str = ""  # in the log; the layers by default
     config: dict[str, Any] = field(default_factory=dict)  # to refuse resuming another run
     frozen: str = ""  # checksum of the arrays that never travel, for clients to compare
@@ -54,7 +60,7 @@ class RunPlan:
 class Patience:
     """Counts the failures of a round; waits before the next try, or ends the run."""
 
-    def __init__(self, plan: RunPlan) -> None:
+    def __init__(self, plan: LoopPlan) -> None:
         self._plan = plan
         self._told_what_to_check = False
         self.begin()
@@ -94,3 +100,34 @@ class Patience:
             _log.warning(why_nobody_connects())
         _log.warning("round %d is tried again: %s", server_round, failure)
         time.sleep(min(_PAUSE, most))
+
+
+class Interrupted(BaseException):
+    """A signal asks the run to end.
+
+    Not an Exception: nothing that handles faults may swallow it.
+    """
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Raise :class:`Interrupted` in the main thread when a signal arrives.
+
+    Elsewhere (Flower's simulation runs the ServerApp in a thread) signals cannot be caught; there
+    the checkpoint of the last round is what remains.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(f"received {signal.Signals(number).name}")
+
+    previous = {
+        number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

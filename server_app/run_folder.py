@@ -61,6 +61,10 @@ class RunFolder:
         # As text, because every event needs them: to join paths takes longer than to ask the system
         self._lease_name, self._events_name = str(self.path / _LEASE), str(self.events_path)
 
+    def best_path(self, cohort: str = "") -> Path:
+        """Return where the best model is, or that of a cohort at the same round."""
+        return self.path / (f"best-{cohort}.safetensors" if cohort else "best.safetensors")
+
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
         """Make the folder of a new run.
@@ -76,7 +80,7 @@ class RunFolder:
         if os.path.lexists(path):
             raise RunFolderError(
                 f"output-dir = {str(output_dir)!r} already holds a run {path.name!r}: "
-                f"choose another run-name, or go on with that run: forager resume {path}"
+                f"choose another run-name, or continue that run: forager resume {path}"
             )
         return cls(path)._prepare(output_dir)
 

@@ -18,7 +18,7 @@ from .layers.quarantine import QuarantineLayer
 
 # Axes whose layers stand around the aggregator of each model, innermost first, and around all.
 _EACH_MODEL = ("privacy", "client-selector", "data-selector", "objective")
-_WHOLE_RUN = ("privacy", "uplink")
+_WHOLE_RUN = ("work", "privacy", "uplink")
 
 
 def build_strategy(
@@ -53,7 +53,7 @@ def single_model_stack(
     make = load(methods("aggregator")[config.aggregator].core)
     equal = config.weighting == "uniform"
     stack: Strategy = aggregator or make(config, equal_weights=equal, federation=federation)
-    if config[Aggregation].buffer:
+    if config[Aggregation].buffer or config[Aggregation].late:
         stack = Buffer(stack, config[Aggregation].staleness)
     if config.fine_tune.epochs:
         stack = FineTuneLayer(stack, config)

@@ -176,7 +176,10 @@ class OwnAppStrategy(Layer):
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate; return the metrics that the app's own train function sent."""
         arrays, metrics = super().aggregate_train(server_round, replies)
-        return arrays, None if metrics is None else MetricRecord(_without_ours(metrics))
+        ours = (NUM_EXAMPLES, SECONDS)
+        if metrics is not None:
+            metrics = MetricRecord({n: value for n, value in metrics.items() if n not in ours})
+        return arrays, metrics
 
     @property
     def members(self) -> Mapping[str, str]:
@@ -191,10 +194,6 @@ class OwnAppStrategy(Layer):
 
     def _cohorts(self) -> Cohorts | None:
         return next((layer for layer in _layers(self) if isinstance(layer, Cohorts)), None)
-
-
-def _without_ours(metrics: MetricRecord) -> dict[str, Any]:
-    return {name: value for name, value in metrics.items() if name not in (NUM_EXAMPLES, SECONDS)}
 
 
 def _layers(stack: Strategy) -> Iterable[Layer]:

@@ -37,10 +37,6 @@ def all_findings() -> Iterator[Finding]:
             yield Finding(name, "bad", f"{type(error).__name__}: {error}")
 
 
-def _python() -> Finding:
-    return Finding("python", "ok", f"{sys.version.split()[0]}, {sys.prefix}")
-
-
 def _packages() -> Finding:
     have, missing = [], []
     for name in _PACKAGES:
@@ -71,18 +67,15 @@ def _training() -> Finding:
     return Finding("training", "ok", f"one round on digits: accuracy {100 * accuracy:.0f} %")
 
 
-def _gpu() -> Finding:
+def _machine() -> Finding:
     import torch
 
-    if torch.cuda.is_available():
-        return Finding("gpu", "note", torch.cuda.get_device_name(0), "Forager trains on the CPU")
-    return Finding("gpu", "ok", "none in use: Forager trains on the CPU")
-
-
-def _cores() -> Finding:
     from .flower.plan import cores
 
-    return Finding("cores", "ok", f"{cores()}; as many simulated clients train at once")
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
+    python = f"Python {sys.version.split()[0]} in {sys.prefix}"
+    trains = f"{cores()} cores: as many simulated clients train at once"
+    return Finding("machine", "ok", f"{python}; {trains}; GPU: {gpu} (Forager trains on the CPU)")
 
 
 def _flower() -> Finding:
@@ -90,7 +83,7 @@ def _flower() -> Finding:
 
     if app_folder() is None:
         advice = "forager init writes one; forager run --local works without"
-        return Finding("simulation", "note", "here is no Flower app of Forager's", advice)
+        return Finding("simulation", "note", "this folder is not a Forager app", advice)
     if find_spec("ray") is None:
         advice = "pip install 'forager-fl[simulation]'; forager run --local works without"
         return Finding("simulation", "note", "Ray is not installed", advice)
@@ -168,6 +161,6 @@ def _docker() -> Finding:
 
 
 _CHECKS: tuple[Callable[[], Finding], ...] = (
-    *(_python, _packages, _cores, _gpu, _training, _flower),
+    *(_packages, _machine, _training, _flower),
     *(_disk, _data, _ports, _chromium, _docker),
 )

@@ -24,8 +24,8 @@ _TYPES = {int: "whole number", float: "number", str: "text", bool: "true, false"
 _TABLE = "[tool.flwr.app.config"
 _OFTEN = {  # keys by what a user wants to do
     "Choose a method": (
-        *("strategy", "client-selector", "data-selector", "cohorts", "similarity", "aggregator"),
-        *("objective", "uplink", "downlink", "privacy", "weighting", "serving"),
+        *("strategy", "client-selector", "data-selector", "work", "cohorts", "similarity"),
+        *("aggregator", "objective", "uplink", "downlink", "privacy", "weighting", "serving"),
     ),
     "Data and model": (
         *("task", "data.path", "data.kind", "data.target-column", "data.user-column"),
@@ -44,10 +44,12 @@ _OFTEN = {  # keys by what a user wants to do
     ),
     "Slow, failing and hostile clients": (
         *("round.deadline", "round.min-replies", "round.over-commit", "aggregation.buffer"),
+        "aggregation.late",
         *("quarantine.norm-factor", "quarantine.count-factor"),
     ),
     "Traffic and privacy": (
         *("top-k.density", "summary.ask-at-most", "dp.clip", "dp.noise-multiplier", "dp.delta"),
+        "dp.budget",
     ),
     "Files": ("output-dir", "run-name", "resume-from", "report", "callbacks"),
 }

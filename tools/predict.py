@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..core.learning.evaluation import evaluate
 from ..core.learning.model_arrays import read_arrays
 from ..core.tasks import Split, Task, TaskError, TaskSpec, load_task
 from ..core.tasks.datasets.raw import model_inputs as model_inputs
-from ..core.tasks.errors import CONFIG_KEYS
+from ..core.tasks.errors import CONFIG_KEYS, one_line
 from ..core.tasks.metrics import ACCURACY, Metric
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, MultiLabel, Problem, Segmentation
@@ -33,16 +34,23 @@ _BATCH = 1024
 
 
 def load_model(
-    run: str | Path, input_shape: tuple[int, ...], *, cohort: str = "", trust: bool = False
+    run: str | Path,
+    input_shape: tuple[int, ...],
+    *,
+    cohort: str = "",
+    best: bool = False,
+    trust: bool = False,
 ) -> nn.Module:
     """Return the trained model of a run, in evaluation mode; it scales inputs if the run did.
 
     `input_shape` is that of one input, as in ``x.shape[1:]``; `cohort` names one that has a model
-    of its own. With `trust` the modules that the run's config names are imported: a task or a
-    model of your own. :class:`RunFolderError` if there is no such model, or no trust in its code.
+    of its own; `best` takes the model of the best round, not of the last. With `trust` the modules
+    that the run's config names are imported: a task or a model of your own.
+    :class:`RunFolderError` if there is no such model, or no trust in its code.
     """
     folder = RunFolder(run)
     path = folder.path / f"model-{cohort}.safetensors" if cohort else folder.model_path
+    path = folder.best_path(cohort) if best else path
     if not path.is_file():
         names = cohorts_with_models(folder.path)
         there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
@@ -79,6 +87,37 @@ def load_model(
     return (model if scaling is None else nn.Sequential(ScaledInputs(scaling), model)).eval()
 
 
+def write_onnx(
+    run: str | Path, path: Path, *, cohort: str = "", best: bool = False, trust: bool = False
+) -> tuple[int, ...]:
+    """Write the model of a run as ONNX, as :func:`load_model` finds it; return an input's shape."""
+    missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
+    if missing:
+        raise RunFolderError(
+            f"PyTorch's exporter needs {' and '.join(missing)}: pip install 'forager-fl[onnx]'"
+        )
+    task = task_of_run(run, trust=trust)
+    if task is None:
+        raise RunFolderError(f"{run}: its data are not here, so the shape of inputs is not known")
+    model = load_model(run, task.input_shape, cohort=cohort, best=best, trust=trust)
+    sample = torch.zeros(2, *task.input_shape, dtype=task.input_dtype)
+    try:
+        torch.onnx.export(
+            model,
+            (sample,),
+            path,
+            input_names=["x"],
+            output_names=["outputs"],
+            dynamic_shapes=({0: "samples"},),
+            external_data=False,
+            dynamo=True,
+            verbose=False,
+        )
+    except Exception as error:  # whatever a user's model does
+        raise RunFolderError(f"PyTorch cannot export this model: {one_line(error)}") from error
+    return task.input_shape
+
+
 class ScaledInputs(nn.Module):
     """Scales inputs as the run did, so that a model reads them as they are."""
 
@@ -93,20 +132,11 @@ class ScaledInputs(nn.Module):
 
 def task_of_run(run: str | Path, *, trust: bool = False) -> Task | None:
     """Return the task of a run; None if its data are not here."""
-    task = load_task(_spec(RunFolder(run), trust))
     try:
+        task = load_task(_spec(RunFolder(run), trust))
         return task if task.problem else None
     except TaskError:
         return None
-
-
-def problem_of_run(run: str | Path, *, trust: bool = False) -> Problem:
-    """Return what a run learned; classification if its data are not here."""
-    try:
-        task = task_of_run(run, trust=trust)
-    except TaskError:
-        return Classification()
-    return task.problem if task else Classification()
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from ..ios_alignment import alignment, collect, matrices
 
 # What the page shows, by the names of `ios_alignment.matrices`
 SHOWN = {
-    "paper": "IOS, K*",
+    "paper": "IOS, K*, during",
+    "after": "IOS, K*",
     "index": "IOS, 5 %, received, centred",
     "signed": "signed, 5 %",
     "cosine": "cosine of updates",

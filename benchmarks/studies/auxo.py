@@ -21,6 +21,13 @@ METHODS: dict[str, Settings] = {
     "ifca": {"cohorts": "ifca"},
     "cfl": {"cohorts": "cfl", "client-selector": "all"},
 }
+# What a user would pick
+TUNED: Settings = {"strategy": "fedavg", "personalise.epochs": 2}
+PICKED: dict[str, Settings] = {
+    "fedavg, tuned": TUNED,
+    "turns, fedyogi, tuned": {**TUNED, "client-selector": "aoi", "aggregator": "fedyogi"},
+    "forager": {"strategy": "forager"},
+}
 # Cohorts that do not wait for each other: the same number of updates
 BUFFERED: Settings = {
     **{"cohorts": "split-test", "aggregation.buffer": 5},
@@ -67,7 +74,7 @@ def planted() -> Study:
     cells = [
         Cell(f"{name}: {method}", {**common, **groups, **changes, **_told(method, groups)})
         for name, groups in GROUPS.items()
-        for method, changes in METHODS.items()
+        for method, changes in {**METHODS, **PICKED}.items()
     ]
     setting = (
         "Digits, 20 clients, 10 per round (all for CFL), softmax, 40 rounds. FlexCFL and IFCA are"

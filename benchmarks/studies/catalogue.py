@@ -1,7 +1,7 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, security, tiny
+from . import arena, auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, real, security, tiny
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
@@ -12,7 +12,9 @@ PAPERS: dict[str, Studies] = {
     "ios": ios.studies,
     "forager": forager.studies,
     "no-harm": no_harm.studies,
+    "real": real.studies,
     "security": security.studies,
+    "arena": arena.studies,
     "compare": compare.studies,
     "tiny": tiny.studies,
 }

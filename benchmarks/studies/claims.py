@@ -1,8 +1,10 @@
 """A paper's claims, and what the records say of each.
 
-A claim is tested in one or more places. Every test is a paired difference over seeds; the p-values
-of all tests of a page are corrected together by Holm's method, because a page that asks twenty
-questions finds something by chance.
+Every claim has one primary comparison, the first of its tests: the one closest to the paper's own
+setting, whatever came out (the first with five seeds, if that one has fewer). It decides at the 5 %
+level. The other places of the same claim are corrected among themselves by
+Holm's method; nothing is corrected over a page, on which each claim is a question of its own. A
+difference below `Trial.margin` (a point, or a tenth of a ratio) is too small to matter.
 """
 
 import math
@@ -11,14 +13,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from scipy import stats
+
 from ...tools.experiments.measures import Measure, Rows
 from ...tools.experiments.statistics import Difference, difference
 from .study import Study
 
 Outcome = Literal["above", "level", "below", "not measured"]
+Word = Literal["held", "refuted", "undecided", "not measured"]
 
 LEVEL = 0.05
+POWER = 0.8
 ENOUGH_SEEDS = 5
+MOST_SEEDS = 1000
+POINT, TENTH = 1.0, math.log(1.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +53,8 @@ class Trial:
         Of the difference, if it is not the page's; the picture leaves such tests out.
     ratio : bool
         Whether the page shows a ratio: the measures are then logarithms.
+    smallest : float, optional
+        The smallest difference that matters, if it is neither a point nor a tenth of a ratio.
     """
 
     where: str
@@ -57,10 +67,19 @@ class Trial:
     baseline_measure: Measure | None = None
     unit: str = ""
     ratio: bool = False
+    smallest: float | None = None
+
+    @property
+    def margin(self) -> float:
+        """The smallest difference that matters, in the page's unit."""
+        return self.smallest or (TENTH if self.ratio else POINT)
 
     @cached_property
     def found(self) -> Difference:
         """The paired difference, in the page's unit; more is better."""
+        runs = self.study.results.runs
+        if self.cell not in runs or self.baseline not in runs:
+            return difference({}, {})
         results = self.study.results
         plain = difference(
             results.values(self.cell, self.measure),
@@ -92,17 +111,57 @@ class Trial:
     def _shown(self, value: float) -> str:
         return f"{math.exp(value):.2g}" if self.ratio else f"{value:+.1f}"
 
+    def would_decide(self) -> int | None:
+        """Return how many seeds would decide: 80 % power at the spread that was seen.
+
+        The difference to be told from none is the one that was seen, or the smallest that matters
+        if that is larger. None with one seed, whose spread is unknown, and above 1,000.
+        """
+        found = self.found
+        if found.count < 2:
+            return None
+        half = stats.t.ppf(1 - LEVEL / 2, found.count - 1) / math.sqrt(found.count)
+        spread = (found.high - found.low) / 2 / half
+        return seeds_for(max(abs(found.mean), self.margin), float(spread))
+
+
+def seeds_for(effect: float, spread: float) -> int | None:
+    """Return the seeds with which a paired t-test finds an effect four times in five.
+
+    >>> seeds_for(2.0, 2.0), seeds_for(1.0, 2.0), seeds_for(1.0, 400.0)
+    (10, 34, None)
+    """
+    for count in range(2, MOST_SEEDS + 1):
+        critical = stats.t.ppf(1 - LEVEL / 2, count - 1)
+        shift = effect * math.sqrt(count) / max(spread, 1e-12)
+        if shift > 50 or stats.nct.sf(critical, count - 1, shift) >= POWER:
+            return count
+    return None
+
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, and where that is tested.
+    """What a paper says, and where that is tested: first by the primary comparison.
 
-    ``expect`` is what must come out: better (``above``) or not worse (``not below``).
+    ``expect`` is what must come out: better (``above``) or not worse (``not below``); in the
+    primary comparison, or ``everywhere`` if that is what is claimed.
     """
 
     says: str
     tests: tuple[Trial, ...]
     expect: Literal["above", "not below"] = "above"
+    everywhere: bool = False
+
+    @property
+    def primary(self) -> Trial:
+        """The comparison that decides: the first, or the first that has enough seeds."""
+        enough = [test for test in self.tests if test.found.count >= ENOUGH_SEEDS]
+        return (enough or [t for t in self.tests if t.found.count] or list(self.tests))[0]
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is about a method of ours."""
+        return self.says.startswith("Ours")
 
 
 def logarithm(measure: Measure) -> Measure:
@@ -137,10 +196,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def outcomes(claims: Sequence[Claim]) -> dict[Trial, Outcome]:
-    """Return what each test of a page says, after the correction for all of them."""
-    tests = [test for claim in claims for test in claim.tests]
-    corrected = holm([test.found.p_value for test in tests])
-    return {t: outcome(t.found.mean, p) for t, p in zip(tests, corrected, strict=True)}
+    """Return what each test says: the primary alone, the others corrected within their claim."""
+    found: dict[Trial, Outcome] = {}
+    for claim in claims:
+        primary = claim.primary
+        others = [test for test in claim.tests if test is not primary]
+        corrected = holm([test.found.p_value for test in others])
+        tests = dict(zip([primary, *others], [primary.found.p_value, *corrected], strict=True))
+        found |= {test: outcome(test.found.mean, tests[test]) for test in claim.tests}
+    return found
 
 
 def outcome(mean: float, p_value: float) -> Outcome:
@@ -156,44 +220,84 @@ def outcome(mean: float, p_value: float) -> Outcome:
     return "above" if mean > 0 else "below"
 
 
-def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
-    """Return held, held in part, did not hold, or not shown.
+def word(claim: Claim, test: Trial, found: Outcome) -> Word:
+    """Return what one test says of its claim.
 
-    That something is not worse does not hold where the interval lies below zero, corrected or not:
-    a correction that asks for strong evidence must not hide harm. Tests with fewer than five seeds
-    do not count where others have as many; a verdict on nothing else is preliminary.
+    A gain is refuted where the interval excludes a gain that matters. That nothing is lost is held
+    where the interval excludes a loss that matters, and refuted where it lies below zero, whatever
+    a correction says: what asks for strong evidence must not hide harm.
     """
-    tested = [test for test in claim.tests if found[test] != "not measured"]
-    measured = [test for test in tested if not test.few] or tested
-    if not measured:
+    if found == "not measured":
         return "not measured"
+    value, margin = test.found, test.margin
     if claim.expect == "above":
-        good = [found[test] == "above" for test in measured]
+        if found == "above":
+            return "held"
+        return "refuted" if found == "below" or value.high < margin else "undecided"
+    if value.low > -margin:
+        return "held"
+    return "refuted" if value.high < 0 else "undecided"
+
+
+def verdict(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
+    """Return held, held in part, refuted or undecided; what rests on few seeds is preliminary.
+
+    The primary comparison decides. *In part*: it held, but another place refutes it (or does not
+    hold, where the claim is about all places); or it did not, but another place holds.
+    """
+    words = {t: word(claim, t, found[t]) for t in claim.tests}
+    first = words[claim.primary]
+    if first == "not measured":
+        only = claim.primary.found.count == 1
+        return "undecided (one seed)" if only else "not measured"
+    others = {words[t] for t in claim.tests if t is not claim.primary and not t.few}
+    if first == "held":
+        against = others - {"held"} if claim.everywhere else others & {"refuted"}
+        said = "held in part" if against else "held"
+    elif "held" in others:
+        said = "held in part"
     else:
-        good = [test.found.high >= 0 for test in measured]
-    if all(good):
-        word = "held"
-    elif any(good):
-        word = "held in part"
-    elif claim.expect == "not below" or "below" in [found[test] for test in measured]:
-        word = "did not hold"
-    else:
-        word = "no difference shown"
-    return f"{word} (preliminary)" if measured[0].few else word
+        said = "refuted" if claim.everywhere and "refuted" in others else first
+    return f"{said} (preliminary)" if claim.primary.few else said
+
+
+def what_would_decide(claim: Claim, found: Mapping[Trial, Outcome]) -> str:
+    """Return how many seeds the primary comparison would need, if it is undecided."""
+    if not verdict(claim, found).startswith("undecided"):
+        return ""
+    count = claim.primary.would_decide()
+    if count is None:
+        known = claim.primary.found.count > 1
+        return "more than 1,000 seeds would decide" if known else "five seeds would be needed"
+    return f"about {count} seeds would decide"
+
+
+def tally(claims: Sequence[Claim]) -> str:
+    """Return how many claims held, in words: the paper's, then ours."""
+    found, said = outcomes(claims), []
+    order = ("held", "held in part", "refuted", "undecided", "not measured")
+    for ours, whose in ((False, "the paper's {} claims"), (True, "our own {}")):
+        verdicts = [verdict(c, found).split(" (")[0] for c in claims if c.ours == ours]
+        counts = [f"{verdicts.count(w)} {w}" for w in order if w in verdicts]
+        if verdicts:
+            said.append(f"Of {whose.format(len(verdicts))}: {', '.join(counts)}.")
+    return " ".join(said)
 
 
 def rule(claims: Sequence[Claim]) -> str:
     """Return how verdicts follow from differences, in words."""
-    found = outcomes(claims)
-    count = sum(each != "not measured" for each in found.values())
-    few = any(test.few for test in found)
+    few = any(test.few for claim in claims for test in claim.tests)
     return (
-        f"Intervals are of single differences. A verdict asks more, because {count} comparisons"
-        " find something by chance: a difference counts if it stands after Holm's correction for"
-        " all of them. So no difference may be shown where some intervals exclude zero. *Held*: in"
-        " every place; *held in part*: in some; *did not hold*: in none, and worse in at least one."
-        " That nothing is worse holds where no interval lies below zero, without a correction."
-    ) + (" Places with fewer than five seeds do not count for a verdict." if few else "")
+        "The first place of each claim, in bold, is its primary comparison: the one closest to the"
+        " paper's setting, whatever came out. It decides at the 5 % level; the other places of"
+        " the claim are corrected among themselves (Holm). Differences below a point, or a tenth of"
+        " a ratio, are too small to matter. *Held*: the primary comparison shows it, and no other"
+        " place shows the opposite (or all show it, if that is the claim). *Held in part*: one of"
+        " the two. *Refuted*: the interval"
+        " excludes a gain that matters; or, where nothing must be lost, it lies below zero."
+        " *Undecided*: neither; the number of seeds is that which would find the difference that"
+        " was seen, or the smallest that matters, four times in five."
+    ) + (" Places with fewer than five seeds decide nothing where others have more." if few else "")
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
@@ -203,9 +307,12 @@ def claims_table(claims: Sequence[Claim]) -> str:
     heads = ["claim", "verdict", "tested on", "difference", *(["paper"] if shows_papers else [])]
     lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for claim in claims:
+        needed = what_would_decide(claim, found)
+        said = f"**{verdict(claim, found)}**{f': {needed}' if needed else ''}"
         for position, test in enumerate(claim.tests):
-            says, word = (claim.says, f"**{verdict(claim, found)}**") if not position else ("", "")
             paper = "" if test.paper is None else f"{test.paper:+g}"
-            cells = [says, word, test.where, test.text(), *([paper] if shows_papers else [])]
+            where = f"**{test.where}**" if test is claim.primary else test.where
+            heading = (claim.says, said) if not position else ("", "")
+            cells = [*heading, where, test.text(), *([paper] if shows_papers else [])]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -15,6 +15,17 @@ POLICIES: dict[str, Settings] = {
     "dissimilarity": {"client-selector": "dissimilarity"},
     "oort": {"client-selector": "oort"},
 }
+# The paper's other policies, and what a user would pick
+MORE: dict[str, Settings] = {
+    **{
+        rule: {"client-selector": rule}
+        for rule in (
+            *("cluster-oracle", "all", "local-loss", "power-of-choice"),
+            *("dissimilarity-cooldown", "dissimilarity-sampling", "hics"),
+        )
+    },
+    "forager": {"strategy": "forager", "serving": "model"},
+}
 COMMON: Settings = {**PAPER, "study.runner": "classes", "num-server-rounds": 60}
 STEPS = (2, 8)
 SEEDS = range(10)
@@ -29,11 +40,12 @@ def digits() -> Study:
         )
         for shards in (1, 3)
         for steps in STEPS
-        for policy, changes in POLICIES.items()
+        for policy, changes in {**POLICIES, **(MORE if steps == max(STEPS) else {})}.items()
     ]
     setting = (
         "Digits, 100 clients with 1 or 3 shards each, 10 per round, softmax, batches of 8, 2 or 8"
-        " local steps, a tenth of the update sent, 60 rounds."
+        " local steps, a tenth of the update sent, 60 rounds. Rules are those of their papers, with"
+        " no limit on turns; `all` trains every client in every round."
     )
     return Study("cosage-digits", "cosage", setting, tuple(cells), SEEDS)
 

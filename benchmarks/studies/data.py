@@ -2,16 +2,14 @@
 
 Files that cannot be downloaded by a package are looked for in the folder ``FORAGER_DATA``:
 ``cifar10.npz``, ``femnist.npz``, ``ucihar.npz``, ``wisdm51.npz``, ``traffic.npz`` and
-``20news.jsonl.xz`` (what is in them: `SOURCES`). Records name a data set, never a path.
+``20news.jsonl.xz`` (what is in them: `SOURCES`), and the files of `federations`. Records name a
+data set, never a path.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.storage.files import replacing
 from ...core.tasks import TaskSpec
@@ -19,8 +17,8 @@ from ...core.tasks.datasets import blobs, load_raw, rows
 from ...tools.experiments.records import SweepError
 from ..data_part import write_part
 from ..features import features_file
-
-Arrays = dict[str, NDArray[Any]]
+from . import federations
+from .sources import Arrays, source
 
 SOURCES = {
     "fashion": "Fashion-MNIST: 6,000 training and 2,000 test images, all classes alike",
@@ -31,6 +29,12 @@ SOURCES = {
     "wisdm": "WISDM 2019: 51 users, 6 activities, 5,890 and 1,550 windows, standardised",
     "traffic": "NSL-KDD: 10 classes of traffic, at most 500 training samples of each",
     "news": "20 Newsgroups by date: TF-IDF of 5,000 words, 4,000 and 2,000 posts",
+    "heart": "UCI heart disease: 740 patients of 4 hospitals, FLamby's split",
+    "heart-pooled": "the same, test data scaled by all hospitals together",
+    "air": "Beijing: 12 stations, fine dust in six hours, the last 30 % of four years for tests",
+    "shakespeare": "Shakespeare: next character, 142 speakers",
+    "spoken": "Fashion-MNIST, spread as 300 speakers said ten words in Speech Commands",
+    "digits": "digits, as the task has them",
     "digits-by-label": "digits of 100 users in the order of their labels, one or two labels each",
 }
 _PER_CLASS = 500
@@ -50,19 +54,9 @@ def prepared(name: str, cache: Path) -> Path:
     return target
 
 
-def _source(name: str) -> str:
-    folder = os.environ.get("FORAGER_DATA", "")
-    path = Path(folder).expanduser() / name
-    if not folder or not path.exists():
-        raise SweepError(
-            f"FORAGER_DATA = {folder!r} has no {name}; set it to the folder of the studies' data"
-        )
-    return str(path.resolve())
-
-
 def _part(task: str, data: str, train: int, test: int) -> Callable[[Path], Arrays]:
     def make(cache: Path) -> Arrays:
-        with np.load(write_part(task, data and _source(data), train, cache)) as file:
+        with np.load(write_part(task, data and source(data), train, cache)) as file:
             arrays = dict(file)
         # A fixed order, so that a cut takes all classes alike
         order = np.random.default_rng(0).permutation(len(arrays["y_test"]))[:test]
@@ -73,7 +67,7 @@ def _part(task: str, data: str, train: int, test: int) -> Callable[[Path], Array
 
 def _whole(data: str) -> Callable[[Path], Arrays]:
     def make(cache: Path) -> Arrays:
-        with np.load(_source(data)) as file:
+        with np.load(source(data)) as file:
             return dict(file)
 
     return make
@@ -119,7 +113,7 @@ def _cifar_features(cache: Path) -> Arrays:
 
 
 def _news(cache: Path) -> Arrays:
-    raw = load_raw(TaskSpec(task="20news", path=_source("20news.jsonl.xz"), cache_dir=str(cache)))
+    raw = load_raw(TaskSpec(task="20news", path=source("20news.jsonl.xz"), cache_dir=str(cache)))
     arrays: Arrays = {}
     for part, x, y, count in (
         ("train", raw.x_train, raw.y_train, 4000),
@@ -128,6 +122,26 @@ def _news(cache: Path) -> Arrays:
         chosen = np.random.default_rng(0).permutation(len(y))[:count]
         arrays |= {f"x_{part}": rows(x, chosen), f"y_{part}": np.asarray(y)[chosen]}
     return arrays
+
+
+def _digits(_cache: Path) -> Arrays:
+    raw = load_raw(TaskSpec(task="digits"))
+    parts = {"x_train": raw.x_train, "y_train": raw.y_train, "x_test": raw.x_test}
+    return {name: np.asarray(part) for name, part in {**parts, "y_test": raw.y_test}.items()}
+
+
+def paired_file(path: Path, share: float, seed: int) -> Path:
+    """Return the data with a share of the training labels one class too high, cyclically."""
+    target = path.with_name(f"{path.stem}-pairs-{share:g}-{seed}.npz")
+    if not target.exists():
+        with np.load(path) as file:
+            arrays = dict(file)
+        labels = np.asarray(arrays["y_train"])
+        wrong = np.random.default_rng(seed).random(len(labels)) < share
+        arrays["y_train"] = np.where(wrong, (labels + 1) % (labels.max() + 1), labels)
+        with replacing(target) as out:
+            np.savez(out, allow_pickle=False, **arrays)
+    return target
 
 
 def _digits_by_label(_cache: Path) -> Arrays:
@@ -182,5 +196,11 @@ _MAKERS: dict[str, Callable[[Path], Arrays]] = {
     "wisdm": _standardised("wisdm51.npz"),
     "traffic": _capped_traffic,
     "news": _news,
+    "heart": lambda _: federations.heart(pooled=False),
+    "heart-pooled": lambda _: federations.heart(pooled=True),
+    "air": lambda _: federations.air(),
+    "shakespeare": lambda _: federations.shakespeare(),
+    "spoken": lambda _: federations.spoken(),
+    "digits": _digits,
     "digits-by-label": _digits_by_label,
 }

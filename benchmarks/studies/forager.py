@@ -5,7 +5,7 @@ harm?", chosen for FedAvg on seed 100.
 """
 
 from ...tools.experiments.records import Cell
-from .no_harm import CLIENTS, DATA, Settings, setting_of
+from .no_harm import CLIENTS, DATA, Settings, setting_of, stream_of
 from .study import Study
 
 TUNED: Settings = {"strategy": "fedavg", "personalise.epochs": 2}
@@ -35,7 +35,21 @@ LABEL_ROWS: dict[str, Settings] = {
 }
 NOISES: dict[str, Settings] = {
     "clean": {},
-    "40 % wrong labels": {"noise": "closed-set", "corruption.rate": 0.4},
+    **{
+        f"{share} % wrong labels": {"noise": "closed-set", "corruption.rate": share / 100}
+        for share in (20, 40, 60)
+    },
+    # Each class is taken for the next one, in the files: no skyline knows which
+    "40 % taken for the next class": {"study.pairs": 0.4},
+}
+# The user says that samples come in a stream, and which of them are kept
+_ONE_MODEL: Settings = {"strategy": "forager", "serving": "model"}
+STREAM_ROWS: dict[str, Settings] = {
+    "reservoir": {"data-selector": "reservoir"},
+    "fifo": {"data-selector": "fifo"},
+    "titan": {"data-selector": "titan"},
+    "forager, reservoir": {**_ONE_MODEL, "data-selector": "reservoir"},
+    "forager, ode-balanced": {**_ONE_MODEL, "data-selector": "ode-balanced"},
 }
 _ONCE: Settings = {"evaluate-every": 60}
 
@@ -76,12 +90,12 @@ def labels() -> Study:
     cells = [
         Cell(
             f"{noise}, {name}: {row}",
-            {**CLIENTS, **setting_of(name), **_ONCE, **wrong, **chosen},
+            {**CLIENTS, **_own(name, wrong), **_ONCE, **wrong, **chosen},
         )
         for noise, wrong in NOISES.items()
         for name in LABELS_ON
         for row, chosen in LABEL_ROWS.items()
-        if wrong or row != "skyline"
+        if "noise" in wrong or row != "skyline"
     ]
     setting = (
         "As above, with one model for all, turns and the paced step in all rows. Accuracy after the"
@@ -90,6 +104,30 @@ def labels() -> Study:
     return Study("forager-labels", "forager", setting, tuple(cells))
 
 
+def _own(name: str, wrong: Settings) -> Settings:
+    """Return the setting of a data set, from a file where labels are changed in it."""
+    own = setting_of(name)
+    if "study.pairs" in wrong and own.get("task") == "digits":
+        own = {**{k: v for k, v in own.items() if k != "task"}, "study.data": "digits"}
+    return own
+
+
+def streams() -> Study:
+    """Return the strategy on streams, against a reservoir."""
+    cells = []
+    for name in DATA:
+        common = {**stream_of(name), "strategy": "fedavg"}
+        cells += [
+            Cell(f"{name}: {row}", {**common, **chosen}) for row, chosen in STREAM_ROWS.items()
+        ]
+    setting = (
+        "A fifth of the clients per round, 10 places per client, a hundredth of a client's data"
+        " arrives per round, 100 rounds of 5 full-batch steps. Accuracy on the server's test data,"
+        " mean of the last three evaluations."
+    )
+    return Study("forager-streams", "forager", setting, tuple(cells))
+
+
 def studies() -> list[Study]:
-    """Return all three."""
-    return [clients(), parts(), labels()]
+    """Return all four."""
+    return [clients(), parts(), labels(), streams()]

@@ -10,6 +10,8 @@ Settings = dict[str, Scalar]
 METHODS: dict[str, Settings] = {
     "fedavg": {},
     "random": {"data-selector": "random", "coreset.every": 1},
+    "random, every 10": {"data-selector": "random"},
+    "gce": {"objective": "gce"},
     "trusted": {"data-selector": "trusted"},
     "gcfl": {"data-selector": "gcfl"},
     "nearest": {"data-selector": "nearest"},
@@ -30,6 +32,13 @@ SPREADS: dict[str, Settings] = {
     "deviations 1 to 8": {"task": "blobs"},
 }
 SHORT = ("fedavg", "random", "trusted", "gcfl")
+MIDDLE = (*SHORT, "random, every 10", "gce")
+# The paper's other baselines, in the setting where one run takes seconds
+OTHERS: dict[str, Settings] = {
+    **{name: {"objective": key} for name, key in (("fedprox", "prox"), ("scaffold", "scaffold"))},
+    "moon": {"objective": "moon"},
+    **{rule: {"data-selector": rule} for rule in ("crust", "facility-location", "gradmatch")},
+}
 COMMON: Settings = {**PAPER, "study.runner": "coresets"}
 PAPER_STEPS = 16  # per round, in batches of 32 of a tenth of 5,000 images
 
@@ -47,7 +56,7 @@ def long() -> Study:
             },
         )
         for data, (experiment, rounds, every) in lengths.items()
-        for method, changes in METHODS.items()
+        for method, changes in {**METHODS, **(OTHERS if data == "digits" else {})}.items()
     ]
     setting = (
         "40 % wrong labels, 10 clients, all in every round, batches of 16, momentum 0.9, a tenth of"
@@ -67,7 +76,7 @@ def noises() -> Study:
     cells = [
         Cell(f"{noise}: {method}", {**common, **wrong, **METHODS[method]})
         for noise, wrong in NOISES.items()
-        for method in SHORT
+        for method in MIDDLE
     ]
     setting = (
         "Digits, MLP of 256, 10 clients, Dirichlet 0.4, all in every round, 100 rounds of 2 local"
@@ -85,7 +94,7 @@ def blobs() -> Study:
     cells = [
         Cell(f"{spread}: {method}", {**common, **own, **METHODS[method]})
         for spread, own in SPREADS.items()
-        for method in (*SHORT, "skyline")
+        for method in (*SHORT, "random, every 10", "skyline")
     ]
     setting = (
         "Ten blobs in 10 dimensions, 10,000 points, all of one standard deviation (2, 4 or 8) or"

@@ -7,6 +7,14 @@ from .study import Study
 
 Settings = dict[str, Scalar]
 
+TUNED: Settings = {"personalise.epochs": 2}
+# One model, as it comes and as a user would have it
+PLAIN: dict[str, Settings] = {
+    "one model": {},
+    "one model, tuned": TUNED,
+    "fedyogi, tuned": {"aggregator": "fedyogi", **TUNED},
+    "forager": {"strategy": "forager", "client-selector": "all"},
+}
 PATHOLOGICAL = {"Patho(20 %)": 2, "Patho(30 %)": 3}  # classes per client, of 10
 
 
@@ -35,7 +43,7 @@ def alignment() -> Study:
         "20 clients, 3 rounds of FedAvg with all clients, 2 or 8 local epochs, batches of 32."
         " Digits with an MLP. The truth is the similarity of the clients' label histograms."
     )
-    return Study("ios-alignment", "ios", setting, tuple(cells))
+    return Study("ios-alignment", "ios", setting, tuple(cells), range(20))
 
 
 def cohorts() -> Study:
@@ -50,11 +58,13 @@ def cohorts() -> Study:
     cells = []
     for split in SPLITS:
         keys = {**common, **_split(split)}
-        cells.append(Cell(f"{split}: one model", keys))
+        cells += [Cell(f"{split}: {name}", {**keys, **more}) for name, more in PLAIN.items()]
         cells += [
             Cell(f"{split}: {kind}", {**keys, "cohorts": "similarity", "similarity": kind})
             for kind in kinds
         ]
+        tuned: Settings = {"cohorts": "similarity", "similarity": "centred-overlap", **TUNED}
+        cells.append(Cell(f"{split}: centred-overlap, tuned", {**keys, **tuned}))
     setting = (
         "6,000 images of Fashion-MNIST, 20 clients, all in every round, an MLP, 8 local epochs, 15"
         " rounds, clusters by affinity propagation. Accuracy on the clients' own held-out fifth."

@@ -98,6 +98,14 @@ def setting_of(name: str) -> Settings:
     return {**own, **spread, "learning-rate": rate}
 
 
+def stream_of(name: str) -> Settings:
+    """Return the same for a stream of samples."""
+    own, spread, _, _, rate = _data(name)
+    common = {**own, **spread, **STREAMS, "learning-rate": rate}
+    common.pop("clients-per-round", None)
+    return common
+
+
 def clients() -> Study:
     """Return presets that replace FedAvg."""
     cells = []
@@ -146,11 +154,10 @@ def streams() -> Study:
     """Return rules for a stream that replace the reservoir."""
     cells = []
     for name in DATA:
-        own, spread, _, _, rate = _data(name)
-        common = {**own, **spread, **STREAMS, "learning-rate": rate}
-        common.pop("clients-per-round", None)
-        rules = ("reservoir", "ode-balanced", "ode")
-        cells += [Cell(f"{name}: {rule}", {**common, "data-selector": rule}) for rule in rules]
+        cells += [
+            Cell(f"{name}: {rule}", {**stream_of(name), "data-selector": rule})
+            for rule in ("reservoir", "ode-balanced", "ode")
+        ]
     setting = (
         "A fifth of the clients per round, 10 places per client, a hundredth of a client's data"
         " arrives per round, 100 rounds of 5 full-batch steps. Accuracy on the server's test data,"

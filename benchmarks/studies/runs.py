@@ -1,20 +1,23 @@
 """The runner of the studies: any of the benchmarks' runners, with rows short enough to keep.
 
 Keys of a cell that begin with ``study.`` are read here and not passed on. ``study.data`` names a
-prepared data set (`data.SOURCES`) and ``study.spread`` the standard deviation of blobs, so that a
-record holds no path. ``study.runner`` says which columns are measured besides those of
-``rounds.csv``.
+prepared data set (`data.SOURCES`), ``study.pairs`` the share of its training labels that are one
+class too high, ``study.spread`` the standard deviation of blobs, and ``study.devices`` whose speeds
+devices have, so that a record holds no path. ``study.runner`` says which columns are measured
+besides those of ``rounds.csv``.
 """
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 from ...core.config import Scalar
 from ...tools.engine.local import LocalResult
-from .data import blobs_file, prepared
+from .data import blobs_file, paired_file, prepared
+from .federations import all_are_tested, real_devices
 
 RUNNER = "forager.benchmarks.studies.runs:run_study"
 RUNNERS = {
@@ -38,7 +41,8 @@ _SUMMED = ("bytes-", "choose-seconds", "train-seconds")
 _KEPT = (
     *("accuracy", "loss", "clients-accuracy-mean", "clients-accuracy-worst-10", "perplexity"),
     *("simulated", "cohorts", "ari", "clean-share", "worst-class", "fewest-holders", "labels"),
-    *("clients-perplexity-mean", "class-", "epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
+    *("rmse", "r2", "clients-rmse-mean", "clients-r2-mean", "clients-perplexity-mean", "class-"),
+    *("epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
     *("agreement of", "ms of", "turns-hostile"),
 )
 
@@ -54,13 +58,20 @@ def run_study(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     config = {**COMMON, **{k: v for k, v in overrides.items() if k not in own}}
     if "study.data" in own:
         path = prepared(own["study.data"], cache_folder())
+        if "study.pairs" in own:
+            path = paired_file(path, float(own["study.pairs"]), int(config["seed"]))
         config |= {"task": "npz", "data.path": str(path)}
     if "study.spread" in own:
         path = blobs_file(float(own["study.spread"]), int(config["seed"]), cache_folder())
         config |= {"task": "npz", "data.path": str(path)}
     module, _, function = RUNNERS[own.get("study.runner", "plain")].partition(":")
     run = getattr(import_module(module), function)
-    result = cast(LocalResult, run(config, quiet=quiet))
+    with ExitStack() as around:
+        if "study.devices" in own:
+            around.enter_context(real_devices())
+        if own.get("study.data") == "heart":
+            around.enter_context(all_are_tested())
+        result = cast(LocalResult, run(config, quiet=quiet))
     return LocalResult(result.folder, result.reason, thinned(result.rounds))
 
 

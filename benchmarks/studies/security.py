@@ -20,6 +20,8 @@ DEFENCES: dict[str, Settings] = {
     "multi-krum": {
         **{"aggregator": "multi-krum", "aggregation.malicious": 4, "aggregation.keep": 12},
     },
+    "clipped mean": {"aggregator": "clipped-mean"},
+    "fltrust": {"aggregator": "fltrust"},
 }
 SPOILT = tuple(attack for attack in UPDATES if attack != "noise as large as the update")
 # What each rule reads, and so what attackers lie about

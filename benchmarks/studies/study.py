@@ -1,6 +1,7 @@
 """A study: named cells times seeds, whose runs are kept under ``benchmarks/records/``."""
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,8 @@ class Study:
         The configs.
     seeds : range
         Each cell runs with every one of them.
+    runner : str
+        What runs a cell, as ``module:function``.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Study:
     setting: str
     cells: tuple[Cell, ...]
     seeds: range = range(5)
+    runner: str = RUNNER
 
     @property
     def path(self) -> Path:
@@ -58,13 +62,21 @@ class Study:
         wanted = {(cell.name, cell.digest, seed) for cell in self.cells for seed in self.seeds}
         return len(wanted - done)
 
-    def run(self, processes: int | None, *, anew: bool = False) -> Results:
-        """Do what is missing; with ``anew`` all of it, beside the records until it is complete."""
+    def run(self, processes: int | None, *, anew: bool = False, like: str = "") -> Results:
+        """Do what is missing of the cells whose name matches a regular expression.
+
+        With ``anew`` all of it, beside the records until it is complete.
+        """
         path = Path("sweeps") / "rerun" / f"{self.name}.jsonl" if anew else self.path
+        cells = [cell for cell in self.cells if re.search(like, cell.name)]
         results = sweep(
-            self.name, self.cells, self.seeds, path=path, processes=processes, runner=RUNNER
+            self.name, cells, self.seeds, path=path, processes=processes, runner=self.runner
         )
         if anew and not results.failures:
+            new = {record.key for record in read_records(path)}
+            old = read_records(self.path) if self.path.exists() else []
+            with path.open("ab") as file:
+                file.writelines(record.line() for record in old if record.key not in new)
             os.replace(path, self.path)
         return results
 

@@ -8,7 +8,7 @@ from flwr.app import Context, Message
 
 from ...core.wire.flower_private import in_simulation
 from ...core.wire.keys import CONFIG, METRICS, NUM_EXAMPLES, ROUND, TRAIN_LOSS
-from ..identity import client_key
+from ..clients import client_key
 
 
 def describe(kind: str, message: Message, context: Context, reply: Message, seconds: float) -> str:

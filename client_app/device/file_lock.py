@@ -21,7 +21,7 @@ class StateInUseError(SayableError):
     """Another process works with what this client keeps; the message says what to do."""
 
 
-class Claim:
+class FileClaim:
     """The right to work with a client's files, until it is given back or the process ends.
 
     ``path`` stands for them, and stays. If another process is not done in time, an error says so.

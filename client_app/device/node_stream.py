@@ -91,7 +91,6 @@ def open_stream(row: ClientRow) -> Stream:
 
 
 def _check_keys(node: Mapping[str, object]) -> None:
-    """Refuse keys that would have no effect."""
     for key in node:
         if key.startswith("stream-") and key not in _KEYS:
             near = get_close_matches(key, _KEYS, n=1)

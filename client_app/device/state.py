@@ -16,7 +16,7 @@ from flwr.app import Context
 
 from ...core.storage import tree
 from ...core.storage.files import remove_leftovers, set_aside
-from ..identity import client_key
+from ..clients import client_key
 from .context_memory import RUN, recall, remember
 from .file_lock import hold
 
@@ -116,13 +116,11 @@ class ClientState(MutableMapping[str, Any]):
             saved <= server_round and not (self._training and trained >= server_round)
         ):
             return True
-        _log.warning(
-            "client %r: its state of run %r is from round %d: not used, as this is round %d",
-            client_key(self._context),
-            run,
-            saved,
-            server_round,
-        )
+        if saved > server_round:  # else the round is repeated
+            _log.warning(
+                "client %s: its state is from round %d, and this is round %d: it starts afresh",
+                *(client_key(self._context), saved, server_round),
+            )
         return False
 
 

@@ -85,7 +85,9 @@ class StreamDevice:
         usable = guidance.get("made-for") == [self._made_for, self.config[OdeSettings].layers]
         self.new_to_run = not usable or (self.looks and not guidance["model"])
         if not self.new_to_run:
-            self._follow(guidance)
+            self.running.load_state_dict(guidance["running"])
+            self.class_weights = list(guidance["class-weights"])
+            self.model, self.estimate = guidance["model"], guidance["estimate"]
         elif isinstance(self.rule, OdeSelector):
             self.rule.assign(None)  # the plan was another run's
 
@@ -144,12 +146,6 @@ class StreamDevice:
         if not np.array_equal(self.rule.kept, self.store.keys):
             self.store.retain(self.rule.kept)
             self.rule.discard(np.setdiff1d(self.rule.kept, self.store.keys))
-
-    def _follow(self, guidance: dict[str, Any]) -> None:
-        self.running.load_state_dict(guidance["running"])
-        self.class_weights = list(guidance["class-weights"])
-        self.model = guidance["model"]
-        self.estimate = guidance["estimate"]
 
     def meet(self) -> Looks:
         """Catch up with the stream, and take in what a message to train brings."""
@@ -307,7 +303,6 @@ class StreamDevice:
         self.row.reply(PLAN, filled(ConfigRecord, told))
 
     def _save(self) -> None:
-        """Save everything for the next contact, when the row is closed."""
         self.store.memo = {
             "made-by": self._made_by,
             "stream": self.stream.state_dict(),

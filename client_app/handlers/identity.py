@@ -10,7 +10,7 @@ from ...core.wire.replies import Replies
 from ...core.wire.tags import read_tags
 from ...core.wire.versions import versions
 from ..batch import ClientBatch
-from ..identity import client_key
+from ..clients import client_key
 
 
 def identify_clients(batch: ClientBatch) -> Replies:

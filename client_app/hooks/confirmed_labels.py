@@ -19,13 +19,15 @@ _KEPT = "predictions"  # section of the client's state
 class ConfirmedSamples(ClientHook):
     """Keep a running mean of the global model's predictions; weigh samples by it where told to.
 
-    The reply holds one number: the share of the labels that the model received agrees with.
+    The reply holds one number: the share of the labels that the model received agrees with. A
+    server without clean samples to compare that with does not ask, and nothing is looked at.
     """
 
     def before(self, batch: ClientBatch) -> None:
         """Look at all samples with the model that came."""
-        if not batch.trains or not batch.side.problem.has_classes:
+        if not batch.trains or DOUBT not in batch.told or not batch.side.problem.has_classes:
             return
+        sharpness = float(batch.told[DOUBT])  # 0 as long as no labels are found to be wrong
         model, data = batch.side.trainer.model, batch.data
         shares = []
         for row, seen in zip(
@@ -37,7 +39,7 @@ class ConfirmedSamples(ClientHook):
             mean = running_predictions(before, seen)
             row.state[_KEPT] = {"mean": mean.astype(np.float32), "data": mark}
             shares.append(agreement(seen, labels))
-            if DOUBT in batch.told:
-                weights = label_weights(mean, labels, float(batch.told[DOUBT]))
+            if sharpness:
+                weights = label_weights(mean, labels, sharpness)
                 batch.weights[row.place] = weights.astype(np.float32)
         batch.metrics[AGREEMENT] = shares

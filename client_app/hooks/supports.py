@@ -219,18 +219,16 @@ class PaperIndices(ImportantIndices):
         parts = batch.memo.pop((self, "parts"), None)
         if parts is not None and not self.settings.share:
             most = max(1, round((self.settings.most or self.k_max) * importance.shape[1]))
-            own[:] = [self._stable(*pair, most) for pair in zip(importance, parts, strict=True)]
+            # By coverage, or of the two above it the first that is stable (lines 6 to 9)
+            coverage, stability = self.settings.coverage, self.settings.stability
+            pairs = zip(importance, parts, strict=True)
+            own[:] = [choose_k(row, coverage, most, again, stability) for row, again in pairs]
         batch.memo[self] = own
         told = [(row.sent(SUPPORT) or {}).get(SIZE) for row in batch.rows]
         used = [min(int(k or mine), importance.shape[1]) for k, mine in zip(told, own, strict=True)]
         for row, k in zip(batch.rows, used, strict=True):
             row.state[_SECTION] = {**row.state[_SECTION], "k": k}
         return top_k_supports(importance, np.array(used))
-
-    def _stable(self, importance: Floats, parts: Floats, most: int) -> int:
-        """Return K by coverage, or of the two above it the first that is stable (lines 6 to 9)."""
-        settings = self.settings
-        return choose_k(importance, settings.coverage, most, parts, settings.stability)
 
     def _importance(self, batch: ClientBatch, models: Models) -> Floats:
         importance = super()._importance(batch, models)

@@ -157,11 +157,13 @@ def _of_scaling(config: RunConfig, active: Found) -> list[str]:
 
 
 def _of_buffer(config: RunConfig, asked: int) -> list[str]:
-    """Return what stands against a buffer, if there is to be one."""
-    buffer, axes = config[Aggregation].buffer, config.axes()
+    """Return what stands against a buffer or late updates, if there are to be any."""
+    buffer, late = config[Aggregation].buffer, config[Aggregation].late
     if not buffer:
-        return []
+        return _of_earlier_rounds("aggregation.late = true", config) if late else []
     what, problems = f"aggregation.buffer = {buffer}", []
+    if late:
+        problems.append(f"{what}: aggregation.late = true has no use, no update is late; set one")
     if config.round.over_commit:
         told = f"round.over-commit = {config.round.over_commit}"
         problems.append(f"{what}: {told} waits for nobody either; set one of the two")
@@ -170,6 +172,12 @@ def _of_buffer(config: RunConfig, asked: int) -> list[str]:
         problems.append(f"{what}, {told}; give seconds")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
+    return problems + _of_earlier_rounds(what, config)
+
+
+def _of_earlier_rounds(what: str, config: RunConfig) -> list[str]:
+    """Return what cannot take updates of models of earlier rounds."""
+    axes, problems = config.axes(), []
     if config[CohortSettings].share not in ("auto", "none"):
         told = f"cohort.share = {config[CohortSettings].share!r}"
         problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
@@ -228,7 +236,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "output bias": lambda *_: [],
     "plain SGD": _plain_sgd,
     "one model": _offered("one model", "a client keeps one state, not one per model"),
-    "a similarity": _offered("a similarity", "something must say how similar clients are"),
+    "a similarity": _offered("a similarity", "set a similarity"),
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),

@@ -37,6 +37,7 @@ class General(Settings):
     strategy: str = key("fedavg", "a preset: it fills in the axes that are left empty")
     client_selector: str = key("random", "who trains")
     data_selector: str = key("full", "on what")
+    work: str = key("same", "for how long")
     cohorts: str = key("none", "with whom")
     similarity: str = key("none", "what makes clients alike")
     aggregator: str = key("fedavg", "how updates become a model")

@@ -20,14 +20,28 @@ def batch_seed(seed: int, client: str, server_round: int) -> int:
 
 
 def batch_plans(
-    sizes: Sequence[int], batch_size: int, epochs: int, steps: int, seeds: Sequence[int]
+    sizes: Sequence[int],
+    batch_size: int,
+    epochs: int,
+    steps: int,
+    seeds: Sequence[int],
+    own: Sequence[int] = (),
 ) -> NDArray[np.int64]:
     """Return the positions of each client's mini-batches, shape (clients, steps, batch).
 
     The batches of a client are ``epochs`` shuffled passes over its samples, or ``steps`` batches of
     as many passes as that takes. The last batch of a pass may be filled up with -1, and clients
-    with fewer steps than others have rows of -1 at the end.
+    with fewer steps than others have rows of -1 at the end. A client may have steps of its ``own``.
+
+    >>> (batch_plans([5, 5], 2, 1, 0, seeds=[7, 8], own=[1, 0]) >= 0).sum(2).tolist()
+    [[2, 0, 0], [2, 2, 1]]
     """
+    if any(own):
+        usual = [steps or epochs * -(-size // batch_size) for size in sizes]
+        each = np.array([mine or other for mine, other in zip(own, usual, strict=True)])
+        plans = batch_plans(sizes, batch_size, 0, int(each.max()), seeds)
+        plans[np.arange(plans.shape[1]) >= each[:, None]] = UNUSED
+        return plans
     count = np.asarray(sizes)[:, None, None]
     width = min(batch_size, int(count.max()))
     per_pass = -(-count // width)

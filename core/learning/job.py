@@ -23,6 +23,7 @@ class Job:
     seed: int
     weights: NDArray[Any] | None = None
     carried: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)
+    steps: int = 0  # mini-batches; 0 for as many as the settings say
 
 
 @dataclass(frozen=True)

@@ -164,9 +164,13 @@ class _Batches:
     ) -> None:
         lengths = [job.data.y.shape[0] for job in jobs]
         seeds = [job.seed for job in jobs]
-        plans = batch_plans(lengths, settings.batch_size, settings.epochs, settings.steps, seeds)
+        plans = batch_plans(
+            *(lengths, settings.batch_size, settings.epochs, settings.steps, seeds),
+            own=[job.steps for job in jobs],
+        )
         self._weighted = any(job.weights is not None for job in jobs)
-        self._alike = not self._weighted and min(lengths) == max(lengths)
+        own_steps = any(job.steps for job in jobs)
+        self._alike = not (self._weighted or own_steps) and min(lengths) == max(lengths)
         steps = np.broadcast_to(self._used(plans).any(2).sum(1), len(jobs))
         self.order = np.arange(len(jobs)) if self._alike else np.argsort(-steps, kind="stable")
         self.sizes, self.steps = np.array(lengths)[self.order], steps[self.order]

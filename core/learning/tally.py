@@ -91,6 +91,11 @@ def _by_sklearn(name: str, prediction: Columns, scores: Columns, truth: Columns)
     # Imported when asked for: on a device every message is a new process
     from sklearn import metrics
 
+    if not np.isfinite(scores).all():
+        raise TaskError(
+            "the model's outputs are not finite: training diverges; lower learning-rate, or set "
+            "data.scale = 'standard'"
+        )
     if name == "macro-f1":
         return float(metrics.f1_score(truth, prediction, average="macro", zero_division=0))
     if name == "balanced-accuracy":

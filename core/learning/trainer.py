@@ -226,7 +226,8 @@ def train_one(
     batch_loss = objective.batch_loss(model, job, problem)
     step = stepper(parameters, settings)
     plan = batch_plans(
-        [len(job.data)], settings.batch_size, settings.epochs, settings.steps, [job.seed]
+        *([len(job.data)], settings.batch_size, settings.epochs),
+        *(job.steps or settings.steps, [job.seed]),
     )[0]
     rows = [torch.from_numpy(row[row != UNUSED]) for row in plan]
     if len(rows) > 1 and _normalises(model):  # batch normalisation cannot take a lone sample

@@ -107,7 +107,7 @@ class Exchanged(Event):
 
 
 class LateReplied(Event):
-    """A training reply came after its round: it taught something, and was not aggregated."""
+    """A training reply came after its round: it taught something, or counts in the next."""
 
     name = "late-reply"
     client: str = "?"

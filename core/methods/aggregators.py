@@ -39,8 +39,10 @@ class Aggregation(Settings):
         "(FedBuff); 0 waits for all",
     )
     staleness: NonNegative = key(
-        0.5, "with a buffer, an update that began n rounds ago is weighted (1 + n) ** -this"
+        0.5,
+        "with a buffer or late updates, one that began n rounds ago is weighted (1 + n) ** -this",
     )
+    late: bool = key(False, "updates that come after their round are aggregated in the next one")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class Aggregator(Method):
 
 def _aggregator(name: str, about: str, *reads: str, **more: Any) -> Aggregator:
     place = f"strategies.aggregation.aggregators:{name.replace('-', '_')}"
-    reads = (*reads, "buffer", "staleness")
+    reads = (*reads, "buffer", "staleness", "late")
     return Aggregator(
         name=name, about=about, core=place, settings=(Aggregation,), reads=reads, **more
     )
@@ -121,5 +123,19 @@ METHODS = (
         "malicious",
         per_attacker=4,
         **(_ROBUST | {"models_per_reply": 4.9}),
+    ),
+    _aggregator(
+        "clipped-mean",
+        "the weighted mean of updates, none longer than the median",
+        after="Sun et al., 2019: Can You Really Backdoor Federated Learning?",
+        models_per_reply=3.0,
+    ),
+    _aggregator(
+        "fltrust",
+        "updates count by how well they agree with the server's own, on clean data",
+        paper="Cao et al., 2021: FLTrust: Byzantine-robust Federated Learning via Trust "
+        "Bootstrapping",
+        needs=("server data",),
+        models_per_reply=3.0,
     ),
 )

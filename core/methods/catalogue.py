@@ -11,7 +11,7 @@ from .base import Method, Settings
 # The axes, and on the client the order in which the hooks of their methods act: noise first, so
 # that all others see what is sent; the uplink last, so that it sends what all others left.
 AXES = (
-    *("privacy", "data-selector", "objective", "cohorts", "similarity", "client-selector"),
+    *("privacy", "data-selector", "work", "objective", "cohorts", "similarity", "client-selector"),
     *("aggregator", "weighting", "serving", "uplink"),
 )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MOST_CLASSES = 50  # that whole numbers with a decimal point may stand for
-_UNEQUAL = 100.0  # times the spread of another column, or any size above it
+_UNEQUAL = 20.0  # times the spread of another column, or any size above it
 _LOOKED_AT = 10_000  # rows of a table whose columns are compared
 
 
@@ -80,12 +80,12 @@ def _columns(facts: DataFacts) -> list[str]:
     wide, narrow = varying[spread[varying].argmax()], varying[spread[varying].argmin()]
     ratio = spread[wide] / spread[narrow]
     if ratio > _UNEQUAL:
-        told = f"varies {ratio:.1g} times as much as column {narrow}"
+        told = f"varies {ratio:,.0f} times as much as column {narrow}"
     elif size.max() > _UNEQUAL:
-        wide, told = size.argmax(), f"has values up to {size.max():.1g}"
+        wide, told = size.argmax(), f"has values up to {size.max():,.0f}"
     else:
         return []
-    return [f"column {wide} of the inputs {told}; set data.scale = 'standard'"]
+    return [f"input column {wide} {told}; set data.scale = 'standard'"]
 
 
 def _merged_owners(facts: DataFacts) -> str:

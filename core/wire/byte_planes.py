@@ -73,12 +73,10 @@ def _first_of(data: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def _widths(arrays: Mapping[str, NDArray[Any]]) -> list[int]:
-    """Return how many bytes the numbers of a model have, each width once."""
     return sorted({array.dtype.itemsize for array in arrays.values()})
 
 
 def _bytes_of(arrays: Mapping[str, NDArray[Any]], width: int) -> Bytes:
-    """Return the bytes of all arrays whose numbers have that many."""
     alike = [array for array in arrays.values() if array.dtype.itemsize == width]
     return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in alike])
 

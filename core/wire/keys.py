@@ -32,7 +32,7 @@ SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
 AGREEMENT = "agreement"  # rides on training replies: share of labels that the model confirms
-DOUBT = "doubt"  # entry of CONFIG: clients weigh samples by what the model makes of their labels
+DOUBT = "doubt"  # entry of CONFIG: how sharply clients weigh doubtful labels; 0: only look at them
 UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 
 # Entries of METRICS in the answer to ASK_MOMENTS: one number per feature of the inputs
@@ -46,6 +46,7 @@ REFERENCE = "reference"
 # What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
+WORK = "work"  # ConfigRecord with the steps of one client
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: its request
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)

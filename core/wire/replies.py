@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from .arrays import checked_arrays, from_record, to_record
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
-from .message_table import MessageTable
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
+from .requests import MessageTable
 from .sizes import record_bytes, sizes_of, value_bytes
 
 Arrays = Mapping[str, NDArray[Any]]

@@ -128,5 +128,4 @@ class FedCor(ClientSelector):
         self._losses = losses
 
     def _rounds(self) -> int:
-        """Return how many changes are known of each client."""
         return len(next(iter(self._changes.values()), ()))

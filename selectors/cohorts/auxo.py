@@ -8,7 +8,7 @@ Both go by the clients' requests; the server keeps only who asked for what, and 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,8 @@ class Auxo:
         Now and then that is another than the best. Clients on the blacklist are left out.
         """
         self._delivered(keys, requests)
-        leaves, rates = self.leaves(), [self._exploration_of(leaf) for leaf in self.leaves()]
+        leaves, initial, decay = self.leaves(), self.exploration, self.decay
+        rates = [exploration_rate(self._leaves[leaf].round, initial, decay) for leaf in leaves]
         rewards = Claims.of(requests, self.tree).rewards
         chosen = choose_leaves(rewards, rates, self._rng)
         best = np.argmax(rewards, axis=1)
@@ -169,15 +170,11 @@ class Auxo:
             groups[self._where.get(key, leaves[other])].append(key)
         return groups
 
-    def _exploration_of(self, leaf: str) -> float:
-        return exploration_rate(self._leaf(leaf).round, self.exploration, self.decay)
-
     def feedback_for(self, key: str) -> Feedback | None:
         """Return what to send to a client with its next message."""
         return self._posts.get(key)
 
     def _delivered(self, keys: Sequence[str], requests: Sequence[Affinity | None]) -> None:
-        """Forget the feedback that clients have taken in."""
         for key, request in zip(keys, requests, strict=True):
             if request and key in self._posts and self._posts[key].serial == request.serial:
                 del self._posts[key]
@@ -275,7 +272,6 @@ class Auxo:
             this.labels[members], this.gain = leaf.clusters.step(this.points[members], indices)
 
     def _lied(self, this: LeafRound) -> NDArray[np.bool_]:
-        """Return whose request contradicts its update."""
         claims, column, clusters = this.claims, this.column, self._leaves[this.leaf].clusters
         known, rewards = claims.known[:, column], claims.rewards[:, column]
         # By lengths: where a cohort has converged, honest updates are short and point anywhere.
@@ -287,7 +283,6 @@ class Auxo:
         return np.asarray(lied & np.any(this.points != 0, axis=1))
 
     def _split_if_due(self, this: LeafRound) -> list[str]:
-        """Split a leaf if it is time, and return its children."""
         leaf, parts = self._leaves[this.leaf], this.gain.parts
         leaves = len(self._leaves)
         before = int(np.count_nonzero(this.members))
@@ -310,7 +305,7 @@ class Auxo:
             for name, leaf in self._leaves.items()
         }
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "serial": self._serial}
-        posts = {key: asdict(one) for key, one in self._posts.items()}
+        posts = {key: dict(vars(one)) for key, one in self._posts.items()}
         state |= {"where": dict(self._where), "posts": posts, "lies": self.lies.state_dict()}
         return state | {"rng": self._rng.bit_generator.state}
 

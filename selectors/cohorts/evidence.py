@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
 _SWEEPS = 10
+_DENSE = 50_000  # entries up to which a matrix of mostly zeros is multiplied faster as it is
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,13 @@ def additive(rows: ArrayLike, clients: Positions, rounds: Positions) -> tuple[Fl
 
 
 def _averaging(groups: Positions) -> Any:
-    """Return the sparse matrix that takes rows to the means of their groups."""
-    sizes = np.bincount(groups)
-    entries = 1.0 / sizes[groups], (groups, np.arange(groups.size))
+    """Return the matrix that takes rows to the means of their groups, sparse if it is large."""
+    sizes, rows = np.bincount(groups), np.arange(groups.size)
+    if sizes.size * groups.size <= _DENSE:
+        matrix = np.zeros((sizes.size, groups.size))
+        matrix[groups, rows] = 1.0 / sizes[groups]
+        return matrix
+    entries = 1.0 / sizes[groups], (groups, rows)
     return csr_array(entries, shape=(sizes.size, groups.size))
 
 

@@ -126,7 +126,6 @@ def checked_labels(labels: ArrayLike, count: int, parts: int) -> Labels:
 
 
 def _directed(points: Floats) -> NDArray[np.bool_]:
-    """Return which rows are not zero."""
     return np.asarray(np.any(points != 0, axis=1))
 
 

@@ -251,7 +251,6 @@ class SplitTest:
         return points
 
     def _reward(self, leaf: str, keys: Sequence[str], points: Any, members: Any) -> None:
-        """Learn how well participants fit."""
         rewards = _rewards(points, members)
         for key, reward, member in zip(keys, rewards, members.tolist(), strict=True):
             self._learn_fit(leaf, key, reward, member)
@@ -269,7 +268,6 @@ class SplitTest:
             self._settle(key, max(leaves, key=lambda name: tried[name]))
 
     def _judged(self, leaf: str, participants: int, population: int) -> SplitVerdict:
-        """Split a leaf, or say why not."""
         this, leaves = self._leaves[leaf], len(self._leaves)
         homes = population if leaf == ROOT else list(self._homes.values()).count(leaf)
         wanted = min(_ENOUGH, _SEEN * homes)

@@ -214,7 +214,6 @@ def _ancestors(cohort: str) -> list[str]:
 
 
 def _is_path(cohort: str) -> bool:
-    """Return whether a text could be the name of a cohort."""
     numbers = cohort.split(".")
     plain = all(number.isdecimal() and str(int(number)) == number for number in numbers)
     return plain and numbers[0] == ROOT

@@ -103,7 +103,8 @@ def choose_coreset(
             chosen, counts = chooser.choose(own, target, int(part))
             indices.append(group[chosen])
             weights.append(counts)
-    return _sorted(np.concatenate(indices), np.concatenate(weights))
+    order = np.argsort(found := np.concatenate(indices))
+    return ChosenSamples(found[order], np.concatenate(weights)[order])
 
 
 @dataclass(frozen=True)
@@ -215,8 +216,3 @@ def _mean_one(weights: NDArray[Any]) -> Floats:
     positive = np.maximum(weights, 0).astype(np.float64)
     mean = positive.sum() / max(1, len(positive))
     return positive / mean if mean > 0 else np.ones(len(positive))
-
-
-def _sorted(indices: Positions, weights: Floats) -> ChosenSamples:
-    order = np.argsort(indices)
-    return ChosenSamples(indices[order], weights[order])

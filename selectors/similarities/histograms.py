@@ -2,7 +2,7 @@
 
 *Index-Overlap Similarity* (IOS), sections 5 and 6.2. Only evaluation may look at this: it is the
 oracle that a similarity is compared with. The text names the Wasserstein distance, the caption of
-table 4 the Jensen-Shannon divergence. Classes have no order, so that the latter is the default.
+table 4 the Jensen-Shannon divergence. Classes have no order, so that the latter is used.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import one_of
-
 Floats = NDArray[np.float64]
-
-MEASURES = ("js", "wasserstein")
 
 
 def js_divergence(p: ArrayLike, q: ArrayLike) -> float:
@@ -29,34 +25,18 @@ def js_divergence(p: ArrayLike, q: ArrayLike) -> float:
     return float(_js(shares[0], shares[1]))
 
 
-def wasserstein_distance(p: ArrayLike, q: ArrayLike) -> float:
-    """Return how far labels must be moved to make one histogram the other, classes being 1 apart.
-
-    >>> wasserstein_distance([1, 0, 0], [0, 0, 4])
-    2.0
-    """
-    shares = _shares([p, q])
-    return float(_wasserstein(shares[0], shares[1]))
-
-
-def histogram_similarity(histograms: Sequence[ArrayLike], measure: str = "js") -> Floats:
+def histogram_similarity(histograms: Sequence[ArrayLike]) -> Floats:
     """Return the oracle: the similarity of all pairs of clients by their label histograms.
 
-    - ``histograms`` (shape (classes,)): counts or shares of each class; none is empty.
-    - ``measure``: one minus the Jensen-Shannon divergence, or one minus the Wasserstein distance
-      over the numbers of the classes as a share of the largest possible.
+    That is one minus the Jensen-Shannon divergence of counts or shares, none of them empty.
 
     >>> histogram_similarity([[1, 0], [2, 0], [0, 1]])
     array([[1., 1., 0.],
            [1., 1., 0.],
            [0., 0., 1.]])
     """
-    one_of(MEASURES, measure=measure)
     shares = _shares(histograms)
-    if measure == "js":
-        return np.array([1 - _js(row, shares) for row in shares])
-    farthest = max(1, shares.shape[1] - 1)
-    return np.array([1 - _wasserstein(row, shares) / farthest for row in shares])
+    return np.array([1 - _js(row, shares) for row in shares])
 
 
 def mixture_divergence(
@@ -96,10 +76,6 @@ def _bits(p: Floats, q: Floats) -> Floats:
     """Return the Kullback-Leibler divergence; q is positive where p is."""
     ratio = np.divide(p, q, out=np.ones(np.broadcast(p, q).shape), where=np.asarray(p > 0))
     return np.asarray((p * np.log2(ratio)).sum(axis=-1))
-
-
-def _wasserstein(p: Floats, q: Floats) -> Floats:
-    return np.asarray(np.abs(np.cumsum(p - q, axis=-1)).sum(axis=-1))
 
 
 def _shares(histograms: Sequence[ArrayLike]) -> Floats:

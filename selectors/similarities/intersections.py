@@ -157,7 +157,6 @@ def _sparse_rows(block: _Block, layout: _Layout) -> Any:
 
 
 def _first_rows(rows: Any, number: int) -> Any:
-    """Return the first rows, without a copy."""
     from scipy.sparse import csr_array
 
     end = rows.indptr[number]

@@ -103,10 +103,6 @@ class MinHashIndex:
         """Return the estimated Jaccard similarity of two supports, or of two indexed keys."""
         return float(np.mean(self._signature(a) == self._signature(b)))
 
-    def jaccard_matrix(self) -> Floats:
-        """Return the estimates of all pairs of indexed clients, in the order of adding."""
-        return agreements(np.array(list(self._signatures.values())))
-
     def _signature(self, item: Any) -> Signature:
         if isinstance(item, np.ndarray | list | range):
             return self.hashing.sign(item)
@@ -125,17 +121,6 @@ class MinHashIndex:
                 f"got {array.dtype} of shape {array.shape}"
             )
         return array
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return keys and signatures."""
-        return {"keys": list(self._signatures), "signatures": list(self._signatures.values())}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` of an index with the same arguments returned."""
-        for key in list(self._signatures):
-            self.remove(key)
-        for key, signature in zip(state["keys"], state["signatures"], strict=True):
-            self.add_signature(key, signature)
 
 
 def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)) -> Any:

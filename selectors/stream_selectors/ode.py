@@ -176,7 +176,6 @@ class GlobalGradient:
             self._sum, self._weight = self._total(self._last)
 
     def _total(self, reports: Mapping[Hashable, NDArray[Any]]) -> tuple[Floats, float]:
-        """Return the weighted sum of reports and the sum of their weights."""
         total, weight = np.zeros(()), 0.0
         for client, report in reports.items():
             total = total + self._shares[client] * report

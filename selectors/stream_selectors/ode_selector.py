@@ -105,11 +105,9 @@ class OdeSelector(StreamSelector):
             store.discard(key)
 
     def _store_of(self, label: int) -> ValueStore:
-        """Return the queue of a label of which something is stored."""
         return self._stores[label if label in self._stores else _ANY]
 
     def _places(self, quota: ArrayLike | None) -> dict[int, int]:
-        """Return the capacity of each label's queue."""
         if quota is None:
             return {_ANY: self.capacity}
         places = np.asarray(quota)

@@ -1,22 +1,19 @@
 """Write the run's tables, model and report when it ends."""
 
-import json
 import logging
 from collections.abc import Callable
 from typing import Any
 
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from ...core.methods.base import load
 from ...core.storage import tree
-from ...core.storage.files import write_atomically
 from ...core.tasks.errors import advice
-from ...core.tasks.scaling import scaling_of
 from ...core.wire.arrays import from_record
 from ..loop import Loop
 from ..run_folder import SUPPORTS, RunFolder
 from .base import Callback
+from .best_model import input_scale, write_model
 
 _log = logging.getLogger("forager")
 
@@ -64,27 +61,15 @@ class Artifacts(Callback):
                 _log.exception("%s could not be written", self.folder.path / name)
 
     def _write_supports(self, loop: Loop) -> None:
-        """Write what clients sent of their supports, to be analysed."""
         collected = loop.strategy.collected()
         if collected:
             tree.save(self.folder.supports_path, collected, SUPPORTS)
 
     def _write_models(self, loop: Loop) -> None:
         """Write the model, and with cohorts also each cohort's own; frozen arrays included."""
-        frozen, scale = self.frozen(), _scale(loop.federation.scale)
-        arrays = {**frozen, **from_record(loop.arrays)}
-        write_atomically(self.folder.model_path, save(arrays, metadata=scale))
+        frozen, about = self.frozen(), input_scale(loop.federation.scale)
+        write_model(self.folder.model_path, {**frozen, **from_record(loop.arrays)}, about)
         models = loop.strategy.models(loop.arrays)
         for name, (own, _) in models.items() if len(models) > 1 else ():
             path = self.folder.model_path.with_name(f"model-{name}.safetensors")
-            write_atomically(path, save({**frozen, **from_record(own)}, metadata=scale))
-
-
-def _scale(text: str) -> dict[str, str] | None:
-    """Return what must be done to inputs before the model sees them, as JSON; None if nothing."""
-    scaling = scaling_of(text)
-    if scaling is None:
-        return None
-    # One entry: safetensors writes several in any order, and equal runs leave equal files.
-    numbers = {"mean": scaling.mean.tolist(), "spread": scaling.spread.tolist()}
-    return {"input-scale": json.dumps(numbers)}
+            write_model(path, {**frozen, **from_record(own)}, about)

@@ -74,7 +74,7 @@ class Checkpoints(Callback):
         except Exception as error:  # neither a full disk nor a fault of ours may end the run
             disk = isinstance(error, OSError)
             _log.warning(
-                "checkpoint %s could not be written: %s; the run goes on, and could be resumed "
+                "checkpoint %s could not be written: %s; the run continues, and can be resumed "
                 "from %s.%s",
                 path.name,
                 (error.strerror if isinstance(error, OSError) else None) or repr(error),
@@ -89,7 +89,6 @@ class Checkpoints(Callback):
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, oldest round first."""
     found = (path for path in folder.glob("round-*.safetensors") if _NAME.fullmatch(path.name))
     return sorted(found, key=_round_of)
 

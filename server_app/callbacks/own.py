@@ -130,7 +130,7 @@ class OwnCallbacks(Callback):
                 self._failures[name] += 1
                 gives_up = self._failures[name] >= _HOPELESS
                 _log.warning(
-                    "callback %s failed in %s: %s: %s; the run goes on%s",
+                    "callback %s failed in %s: %s: %s; the run continues%s",
                     name,
                     method,
                     type(error).__name__,

@@ -125,7 +125,6 @@ class Prometheus(Tracker, Collector):
 
 
 def _serve(registry: CollectorRegistry, address: str) -> tuple[WSGIServer, Thread] | None:
-    """Serve the metrics at an address, if one is named."""
     if not address:
         return None
     host, _, port = address.rpartition(":")

@@ -11,7 +11,9 @@ from flwr.serverapp import strategy as flower
 from ...core.config import RunConfig
 from ...core.methods.aggregators import Aggregation
 from ...core.wire.keys import TRAIN_LOSS
+from .clipped_mean import ClippedAvg
 from .flower_aggregator import FlowerAggregator
+from .fltrust import FLTrust
 from .paced import PacedAvg
 
 # Behind a view of the grid a strategy samples every client it sees, even a single one.
@@ -108,3 +110,13 @@ def bulyan(config: RunConfig, **common: Any) -> FlowerAggregator:
     """Krum's choice, then a trimmed mean of it (El Mhamdi et al., 2018)."""
     inner = flower.Bulyan(**_EVERYONE, num_malicious_nodes=config[Aggregation].malicious)
     return FlowerAggregator(inner, mean_like=False, **common)
+
+
+def clipped_mean(config: RunConfig, **common: Any) -> FlowerAggregator:
+    """Weighted mean of updates clipped to their median norm."""
+    return FlowerAggregator(ClippedAvg(**_EVERYONE), mean_like=False, **common)
+
+
+def fltrust(config: RunConfig, **common: Any) -> FlowerAggregator:
+    """Mean of updates weighted by agreement with the server's own (Cao et al., 2021)."""
+    return FlowerAggregator(FLTrust(config, **_EVERYONE), mean_like=False, **common)

@@ -25,6 +25,7 @@ from .metric_spread import untested
 from .paced import PacedAvg
 from .pieces import Pieces
 from .running_mean import mean_of, median_of
+from .update_average import UpdateAverage
 
 _TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
 
@@ -173,8 +174,9 @@ class FlowerAggregator(Layer):
 
 def _takes_everyone(strategy: Strategy) -> bool:
     """Return whether a strategy is one of Flower's that send the same to all nodes they see."""
-    known = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
-    if not (known or isinstance(strategy, PacedAvg)) or not isinstance(strategy, FedAvg):
+    ours = isinstance(strategy, PacedAvg | UpdateAverage)
+    known = ours or type(strategy).__module__.startswith("flwr.serverapp.strategy.")
+    if not known or not isinstance(strategy, FedAvg):
         return False
     fewest = max(
         strategy.min_train_nodes, strategy.min_evaluate_nodes, strategy.min_available_nodes

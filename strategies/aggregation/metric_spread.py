@@ -39,7 +39,7 @@ def metric_spread(
         and (_undefined(record, main) or not math.isnan(_value(record, main)))
     ]
     values = {metric: [_value(record, metric) for record in sound] for metric in metrics}
-    spread = {m.name: _spread(m, own) for m, own in values.items() if _any_known(own)}
+    spread = {m.name: _spread(m, own) for m, own in values.items() if not all(map(math.isnan, own))}
     if not spread:
         return None
     return Evaluated(
@@ -82,10 +82,6 @@ def _value(record: MetricRecord, metric: Metric) -> float:
         return math.nan
     plausible = 0 <= value <= 1 if metric.share else abs(value) < _ABSURD
     return float(value) if plausible else math.nan
-
-
-def _any_known(values: Sequence[float]) -> bool:
-    return not all(map(math.isnan, values))
 
 
 def _spread(metric: Metric, values: Sequence[float]) -> Spread:

@@ -23,19 +23,8 @@ MEAN = "mean"  # in place of a cohort: the mean of all models, to evaluate
 # The new cohorts, each with the old ones that its model is the weighted mean of
 Regrouping = dict[str, dict[str, float]]
 
-
-class Ask(Protocol):
-    """How a rule asks clients."""
-
-    def __call__(
-        self,
-        keys: Sequence[str],
-        kind: str,
-        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
-        settings: Mapping[str, int | str],
-        read: Callable[[str, Row], Any],
-    ) -> dict[str, Any]:
-        """Return what clients answer, by their keys."""
+Sent = Mapping[str, Any]
+Ask = Callable[..., dict[str, Any]]  # how a rule asks clients, by their keys: see :class:`Scene`
 
 
 def asking(federation: Federation, grid: Grid, server_round: int, nodes: Mapping[str, int]) -> Ask:
@@ -44,7 +33,7 @@ def asking(federation: Federation, grid: Grid, server_round: int, nodes: Mapping
     def ask(
         keys: Sequence[str],
         kind: str,
-        records: Mapping[str, Any] | Callable[[str], Mapping[str, Any]],
+        records: Sent | Callable[[str], Sent],
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
@@ -82,7 +71,7 @@ class Scene:
     models: Mapping[str, ArrayRecord]  # of the cohorts there are
     rounds: Mapping[str, int]  # how many each cohort has trained
     training: bool  # clients are about to train, so that trying another cohort makes sense
-    ask: "Ask"
+    ask: Ask
     note: Callable[[Event], None] = silent  # writes an event
 
 

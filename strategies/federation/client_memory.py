@@ -67,7 +67,6 @@ class ClientMemory:
         return len(self._since) > _MOST_GONE + 2 * connected
 
     def _meet(self, keys: Collection[str]) -> None:
-        """Start the ages of new clients."""
         whole = isinstance(keys, NumberedKeys) and isinstance(keys.numbers, range)
         if whole and not len(self._crowd):
             assert isinstance(keys, NumberedKeys)

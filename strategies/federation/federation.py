@@ -143,7 +143,8 @@ class Federation(Stateful):
         """Return the nodes that do not rest for having left messages unanswered."""
         if not self._rests_until:
             return nodes
-        return [node for node in nodes if not self._rests(node, server_round)]
+        until, key = self._rests_until, self.key
+        return [node for node in nodes if server_round >= until.get(key(node), 0)]
 
     def key(self, node_id: int) -> str:
         """Return the stable name of a client."""
@@ -236,9 +237,6 @@ class Federation(Stateful):
         if self.settings:
             settings[SETTINGS] = self.settings
         return filled(RecordDict, {**content, CONFIG: filled(ConfigRecord, settings)})
-
-    def _rests(self, node: int, server_round: int) -> bool:
-        return server_round < self._rests_until.get(self.key(node), 0)
 
     def heard(self, key: str, server_round: int, *, answered: bool) -> None:
         """Learn that a client has answered in time, or has not: then it rests for some rounds."""

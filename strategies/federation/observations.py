@@ -63,7 +63,6 @@ def _utility(replies: Replies) -> Column:
 
 
 def _num_examples(replies: Replies) -> Column:
-    """Return how many samples clients say they have trained on."""
     counts = replies.metrics.get(NUM_EXAMPLES, [None] * len(replies))
     return [float(count) if isinstance(count, int | float) else None for count in counts], {}
 

@@ -4,6 +4,10 @@ The one class behind every limit that is learned: samples, norms, losses, utilit
 estimates, changes of control variates. Nobody can set such a limit alone, however early or often
 it speaks: every client has one voice, its last claim, whether that was accepted or not. Zeros have
 no voice, nor has what is not finite.
+
+Honest sizes may differ much by themselves: where a client takes one step a round, near convergence,
+its updates are ten times as long in one round as in another. So a limit also leaves room for what
+clients claimed in their last rounds, by a spread that a minority cannot move far.
 """
 
 import math
@@ -14,6 +18,9 @@ import numpy as np
 
 _VOICES = 100  # clients whose last claims say what is usual; more if a table has more
 _ENOUGH = 5  # voices that settle what is usual in a round before anybody speaks
+_HEARD = 5  # claims of each client that say how much honest sizes differ
+_SPREADS = 5.0  # standard deviations of their logarithms that are no outlier
+_WIDEST = 3.0  # times the factor that the spread may raise it to
 
 
 class UsualSize:
@@ -21,8 +28,9 @@ class UsualSize:
 
     In a round, what was usual before decides, so that it does not matter who comes first. Only
     where too little is known do the claims of the round itself decide: then all of them should be
-    heard before any is judged. ``factor`` times the usual is absurd. With fewer voices than
-    ``fewest`` nothing is usual: of two, there is no way to know which one lies.
+    heard before any is judged. ``factor`` times the usual is absurd, or up to three times as much
+    where claims differ so much by themselves. With fewer voices than ``fewest`` nothing is usual:
+    of two, there is no way to know which one lies.
 
     >>> usual = UsualSize(factor=10.0)
     >>> usual.hear("abc", [1.0, 2.0, 0.0])
@@ -40,8 +48,10 @@ class UsualSize:
     def __init__(self, factor: float, fewest: int = 3) -> None:
         self.factor = factor
         self.fewest = fewest
-        self._claims: dict[str, float] = {}  # of each client the last, the latest at the end
+        # The last claims of each client, the newest first; the client heard last at the end
+        self._claims: dict[str, list[float]] = {}
         self._settled = 0.0
+        self._before: list[list[float]] = []  # the claims that settled it
 
     @property
     def settled(self) -> bool:
@@ -56,29 +66,48 @@ class UsualSize:
     def settle(self) -> None:
         """Begin a round: what clients have claimed so far says what is usual in it."""
         self._settled = self._median(_ENOUGH)
+        self._before = list(self._claims.values())
 
     def hear(self, clients: Iterable[str], sizes: Iterable[float]) -> None:
         """Take the claims of clients, right or wrong."""
         told = {key: size for key, size in zip(clients, sizes, strict=True) if 0 < size < math.inf}
         for key, size in told.items():
-            self._claims.pop(key, None)
-            self._claims[key] = size
+            self._claims[key] = [size, *self._claims.pop(key, ())][:_HEARD]
         for key in list(self._claims)[: max(0, len(self._claims) - max(_VOICES, len(told)))]:
             del self._claims[key]
 
     def most(self, otherwise: float) -> float:
         """Return the largest size that is not absurd; ``otherwise`` if too little is known."""
-        return self.factor * self.median or float(otherwise)
+        claims = self._before if self.settled else list(self._claims.values())
+        if not self.median or len(claims) < self.fewest:
+            return self.factor * self.median or float(otherwise)
+        # All clients have as many entries: of who was heard seldom, each stands there again
+        logs = np.log([(own * _HEARD)[:_HEARD] for own in claims])
+        usual = float(np.median(logs))
+        spread = 1.4826 * float(np.median(np.abs(logs - usual)))
+        stands_out = math.exp(min(_SPREADS * spread, 100.0))
+        reach = min(max(self.factor, stands_out), _WIDEST * self.factor)
+        # Where claims differ much, so does the median of the last ones from round to round
+        return reach * (self.median if reach == self.factor else max(self.median, math.exp(usual)))
+
+    def exceeded(self, sizes: Iterable[float]) -> bool:
+        """Return whether any size may be absurd: most often none is near it.
+
+        >>> UsualSize(factor=10.0).exceeded([1e9])  # nothing is known
+        True
+        """
+        return not max(sizes, default=0.0) <= self.factor * self.median
 
     def _median(self, fewest: int) -> float:
         known = len(self._claims) >= fewest
-        return float(np.median(list(self._claims.values()))) if known else 0.0
+        return float(np.median([own[0] for own in self._claims.values()])) if known else 0.0
 
-    def state_dict(self) -> dict[str, float]:
+    def state_dict(self) -> dict[str, list[float]]:
         """Return what is remembered."""
         return dict(self._claims)
 
-    def load_state_dict(self, claims: Mapping[str, float] | Any) -> None:
-        """Take back what :meth:`state_dict` returned, or what an older version kept: nothing."""
-        self._claims = dict(claims) if isinstance(claims, Mapping) else {}
+    def load_state_dict(self, claims: Any) -> None:
+        """Take back what :meth:`state_dict` returned, or the one claim an older version kept."""
+        known = claims.items() if isinstance(claims, Mapping) else ()
+        self._claims = {key: list(own) if isinstance(own, list) else [own] for key, own in known}
         self._settled = 0.0

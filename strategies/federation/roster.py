@@ -258,12 +258,10 @@ class Roster:
                 self._note(node.node_id, name)
 
     def _due(self, nodes: Iterable[int]) -> list[int]:
-        """Return those that gave no answer and are to be asked again by now."""
         now = time.monotonic()
         return [node for node in nodes if node in self._silent and self._silent[node][0] <= now]
 
     def _note_silent(self, asked: Iterable[int]) -> None:
-        """Note when to ask those again that gave no answer."""
         for node in asked:
             _, waited = self._silent.pop(node, (0.0, _ASK_AGAIN / 2))
             if node not in self._tags:

@@ -4,6 +4,9 @@ Nguyen et al., 2022: *Federated Learning with Buffered Asynchronous Aggregation*
 train all the time. As soon as k updates are in, the server aggregates them and sends the new model
 to as many clients as are idle. An update of a client that began tau rounds ago counts for
 ``(1 + tau) ** -a``, with a = 1/2 in the paper's experiments.
+
+Updates that come after a round which did not wait for them are taken likewise, in the next round
+(after REFL: Abdelmoniem et al., 2023, whose weight also grows with how much an update deviates).
 """
 
 from collections.abc import Iterable

@@ -337,7 +337,6 @@ class Cohorts(Layer):
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
 
     def _sizes(self) -> Counter[str]:
-        """Return how many members each cohort has."""
         return Counter(self.members.values())
 
     def _note(self, server_round: int, seen: Mapping[str, CohortSignals], seconds: float) -> None:

@@ -56,11 +56,10 @@ class ConfirmedLabels(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Tell clients whether to weigh their samples."""
+        """Tell clients to look at their labels, and whether to weigh their samples."""
         if self.clean_accuracy is not None:
             self._accuracy = self.clean_accuracy(arrays)
-        if self.doubt.found:
-            config[DOUBT] = sharpness(self._accuracy)
+            config[DOUBT] = sharpness(self._accuracy) if self.doubt.found else 0.0
         return super().configure_train(server_round, arrays, config, grid)
 
     def take(self, server_round: int, replies: Replies) -> Replies:

@@ -105,7 +105,8 @@ class Coresets(Layer):
         if self.targets is None or server_round <= self.first_round:
             return requests
         keys = self.federation.keys(requests.nodes)
-        due = [row for row, key in enumerate(keys) if self._is_due(key, server_round)]
+        chosen = [self._chosen.get(key, 0) for key in keys]
+        due = [i for i, last in enumerate(chosen) if not last or server_round - last >= self.every]
         if due:
             started = perf_counter()
             record = self.targets(arrays)
@@ -113,10 +114,6 @@ class Coresets(Layer):
             self._bytes = len(due) * record_bytes(record)
             requests.put(TARGETS, record, due)
         return requests
-
-    def _is_due(self, key: str, server_round: int) -> bool:
-        chosen = self._chosen.get(key, 0)
-        return not chosen or server_round - chosen >= self.every
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate, and log what clients trained on."""

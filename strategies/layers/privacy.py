@@ -98,7 +98,6 @@ class PrivacyLedger(Layer):
         return requests or []
 
     def _within_budget(self, grid: Grid, counts: Mapping[str, int]) -> Grid:
-        """Return the grid without clients that have used up their budget."""
         used_up = {key for key, count in counts.items() if count >= self.most}
         if not used_up:
             return grid
@@ -169,7 +168,6 @@ class CentralNoise(Layer):
         return super().aggregate_train(server_round, [mean])
 
     def _clipped(self, replies: Replies) -> Replies:
-        """Return replies with their updates clipped."""
         stacks = {name: array.copy() for name, array in replies.arrays.items()}
         for row, assignment in enumerate(self.federation.ledger.of(replies)):
             assert assignment is not None  # it was checked

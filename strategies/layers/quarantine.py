@@ -41,7 +41,8 @@ class SentModel:
     def __init__(self, record: ArrayRecord) -> None:
         self.arrays = from_record(record)
         # Half precision overflows at 65,504; in single precision only absurd values do.
-        self.wide = {name: _wide(a.dtype) for name, a in self.arrays.items() if a.dtype.kind == "f"}
+        kinds = {name: a.dtype for name, a in self.arrays.items() if a.dtype.kind == "f"}
+        self.wide = {name: np.promote_types(kind, np.float32) for name, kind in kinds.items()}
         floats = [
             self.arrays[name].ravel().astype(wide, copy=False) for name, wide in self.wide.items()
         ]
@@ -55,8 +56,9 @@ class QuarantineLayer(Layer):
     records, other array names, shapes or types than were sent, values that are not finite, example
     counts that are no whole numbers of at least 1 (of streams, fractions are), and updates larger
     than ``norm_factor`` times the median of what all clients sent in the rounds before (in the
-    first: of all its replies); likewise example counts above ``count_factor`` times the usual. Each
-    is written to the journal and counted against its client.
+    first: of all its replies), or more where honest updates differ that much by themselves
+    (:class:`UsualSize`); likewise example counts above ``count_factor`` times the usual. Each is
+    written to the journal and counted against its client.
     """
 
     remembers = ("_norms", "_counts", "federation")
@@ -178,12 +180,18 @@ class QuarantineLayer(Layer):
     def _outlying(self, table: Replies, wrong: Container[int], norms: Norms) -> dict[int, str]:
         """Return the rows that claim many times what is usual, and what."""
         outliers: dict[int, str] = {}
+        rows = [row for row in range(len(table)) if row not in wrong]
+        counts = table.metrics.get(NUM_EXAMPLES, ())
+        few = not self._counts.exceeded(counts[row] for row in rows)
+        if few and not self._norms.exceeded(norms[rows]):
+            return outliers
         most, usual = self._counts.most(MOST_SAMPLES), self._norms.median
-        for row, assignment in enumerate(self.federation.ledger.of(table)):
-            if row in wrong:
-                continue
-            model, examples = self._sent(assignment), table.metrics[NUM_EXAMPLES][row]
-            limit = self._limit(model, usual) if model is not None else math.inf
+        longest = self._norms.most(math.inf)
+        assigned = self.federation.ledger.of(table)
+        for row in rows:
+            model, examples = self._sent(assigned[row]), counts[row]
+            # Where updates are next to nothing, so is what is usual of them
+            limit = longest if model is not None and usual > 1e-9 * model.norm else math.inf
             if examples > most:
                 outliers[row] = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
             elif norms[row] > limit:
@@ -195,7 +203,7 @@ class QuarantineLayer(Layer):
         wrong = {}
         for row, assignment in enumerate(self.federation.ledger.of(table)):
             if assignment is None or assignment.read or assignment.model is None:
-                wrong[row] = "nobody asked for it, or it is a second reply"
+                wrong[row] = "it was not requested, or it is a second reply"
             else:
                 assignment.read = True
         return wrong
@@ -234,10 +242,6 @@ class QuarantineLayer(Layer):
         if id(record) not in self._models:  # most clients are sent the same record
             self._models[id(record)] = record, SentModel(record)
         return self._models[id(record)][1]
-
-    def _limit(self, sent: SentModel, usual: float) -> float:
-        """Return the norm from which on an update is absurd."""
-        return self._norms.factor * usual if usual > 1e-9 * sent.norm else math.inf
 
 
 def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:
@@ -340,10 +344,6 @@ def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> s
         if not all(map(math.isfinite, values)):
             return f"metric {name} is not finite"
     return ""
-
-
-def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    return np.promote_types(dtype, np.float32)
 
 
 def _misfits(

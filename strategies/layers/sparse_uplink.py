@@ -1,6 +1,6 @@
 """Clients send the k largest changes; the strategies inside get dense arrays."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,18 @@ from ...core.config import RunConfig
 from ...core.log.events import SparseUplinkUsed
 from ...core.methods.catalogue import methods
 from ...core.methods.top_k import TopKMethod
+from ...core.wire import int8
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply, SparseTold
 from ...core.wire.sizes import record_bytes
-from ...core.wire.sparse import MalformedUpdate, decode, decode_rows
+from ...core.wire.sparse import MalformedUpdate, decode_rows
 from ..federation.ledger import Assignment
 from .base import Layer, Outcome
 
 Floats = NDArray[Any]
+Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes of arrays
 
 
 class SparseUplink(Layer):
@@ -95,7 +97,7 @@ class SparseUplink(Layer):
                 sent[row] = self._model(assigned[row], models)
             except ValueError as error:
                 wrong[row] = str(error)
-        rows, malformed = _plus(sent, payloads)
+        rows, malformed = _plus(sent, payloads, self.decode)
         wrong |= malformed
         late = {row: f"{prefix}{reason}" for row, reason in wrong.items()}
         sound = self.federation.sound(server_round, replies, late)
@@ -107,6 +109,11 @@ class SparseUplink(Layer):
         return sound
 
     @staticmethod
+    def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
+        """Return the updates that messages hold, one row each."""
+        return decode_rows(payloads, sum(sizes))
+
+    @staticmethod
     def _model(assignment: Assignment | None, models: dict[int, "_FlatModel"]) -> "_FlatModel":
         if assignment is None or assignment.model is None:
             raise BadReply("nobody asked for it")
@@ -116,22 +123,42 @@ class SparseUplink(Layer):
         return models[id(record)]
 
 
+class Int8Uplink(SparseUplink):
+    """Decode updates of one byte per entry; nobody needs to be told to send them."""
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":
+        """Return the layer that a config describes."""
+        return cls(inner)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send what the layers inside do."""
+        return Layer.configure_train(self, server_round, arrays, config, grid)
+
+    @staticmethod
+    def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
+        """Return the updates that messages hold, one row each."""
+        return np.stack([int8.decode(data, sizes) for data in payloads])
+
+
 def _plus(
-    sent: "Mapping[int, _FlatModel]", payloads: Mapping[int, bytes]
+    sent: "Mapping[int, _FlatModel]", payloads: Mapping[int, bytes], decode: Decode
 ) -> tuple[Floats, dict[int, str]]:
-    """Return models plus sparse updates, one row each, and the updates that are malformed."""
+    """Return models plus updates, one row each, and the updates that are malformed."""
     wrong: dict[int, str] = {}
     if not sent:
         return np.empty((0, 0)), wrong
-    size = next(iter(sent.values())).flat.size
+    like = next(iter(sent.values()))
     try:
-        changes = decode_rows([payloads[row] for row in sent], size)
+        changes = decode([payloads[row] for row in sent], like.sizes)
         return np.stack([model.flat for model in sent.values()]) + changes, wrong
     except MalformedUpdate:  # somebody's: whose, the messages say one by one
         rows = []
         for row, model in sent.items():
             try:
-                rows.append(model.flat + decode(payloads[row], size=size))
+                rows.append(model.flat + decode([payloads[row]], like.sizes)[0])
             except MalformedUpdate as error:
                 wrong[row] = f"malformed update: {error}"
         return np.array(rows), wrong
@@ -144,6 +171,7 @@ class _FlatModel:
         self.arrays = from_record(record)
         self.floats = [name for name, a in self.arrays.items() if a.dtype.kind == "f"]
         self.flat: Floats = np.concatenate([self.arrays[name].ravel() for name in self.floats])
+        self.sizes = [self.arrays[name].size for name in self.floats]
         self.bytes = record_bytes(record)
 
     def arrays_of(self, rows: Floats, sent: "Sequence[_FlatModel]") -> dict[str, NDArray[Any]]:

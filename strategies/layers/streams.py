@@ -233,7 +233,6 @@ class Streams(Layer):
             )
 
     def _guide(self, server_round: int, requests: Requests) -> Requests:
-        """Add the plan and the estimate to training messages."""
         estimate = self.gradient.estimate
         sent = 0
         if self.plan.class_weights:

@@ -5,7 +5,7 @@ reply, and the similarity matrix. Those by supports are in ``support_similarity.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord
@@ -52,7 +52,7 @@ def matrix_event(
 class ClientSimilarity(Stateful):
     """What is known of each client, and how alike that makes them."""
 
-    remembers = ("told",)
+    remembers: ClassVar[tuple[str, ...]] = ("told",)
     question = ""  # kind of message that asks a client
     values = True  # whether values of parameters or of data are needed
     own_records: tuple[str, ...] = ()  # of training replies, that nobody else needs

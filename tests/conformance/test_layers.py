@@ -17,7 +17,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS
 from forager.server_app.loop import Loop
 from forager.server_app.post import Post
-from forager.server_app.retries import RunPlan
+from forager.server_app.retries import LoopPlan
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.federation import Federation
 from forager.strategies.layers.base import Layer
@@ -196,7 +196,7 @@ def check_start_and_loop(aggregator: str, uplink: str, **method: int | float | s
         strategy,
         Post(grid, strategy.federation),
         arrays,
-        RunPlan(num_rounds=2),
+        LoopPlan(num_rounds=2),
         evaluate=lambda _: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )

@@ -123,7 +123,7 @@ def test_a_run_goes_on_as_if_the_hostile_node_were_away(tmp_path):
         for event in story.events("exchange"):
             assert not {*event["failed"], *event["late"]} & set(GOOD), event
         assert not {event["client"] for event in story.events("quarantined")} & set(GOOD)
-        reason = "a reply that cannot be read: ValueError: it is in another node's name"
+        reason = "a reply that cannot be read: ValueError: it names another node as its sender"
         assert [event["failed"] for event in trained] == [{EVIL: reason}] * ROUNDS
         evil.close()
     finally:

@@ -17,7 +17,7 @@ from forager.server_app.retries import RunFailed
 from forager.server_app.run_folder import RunFolder, RunFolderError
 from forager.tools.cli.app import main
 from forager.tools.engine.local import run_local
-from forager.tools.predict import load_model, problem_of_run
+from forager.tools.predict import load_model, task_of_run
 from forager.tools.report import summary_table, write_report, write_rounds_csv
 from fuzzing import fuzz, spoilt
 from hypothesis import given, settings
@@ -73,7 +73,7 @@ def test_any_config_is_read_or_refused(run: Path) -> None:
     def try_one(changed: Any) -> None:
         config = {**saved, **changed} if isinstance(changed, dict) else changed
         (run / "config.json").write_text(json.dumps(config))
-        in_words(problem_of_run, run)
+        in_words(task_of_run, run)
 
     @settings(fuzz, max_examples=20)
     @given(values)

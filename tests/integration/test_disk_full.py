@@ -102,7 +102,7 @@ def test_a_run_goes_on_without_checkpoints_and_says_so(tmp_path, room):
     # The run goes on and says what it could not do, and from where it could be resumed.
     assert "ended: completed" in done.stdout
     warning = "checkpoint round-000004.safetensors could not be written: No space left on device"
-    assert f"{warning}; the run goes on, and could be resumed from round-000003" in done.stdout
+    assert f"{warning}; the run continues, and can be resumed from round-000003" in done.stdout
     assert done.stdout.count("could not be written") == 4  # rounds 4 to 7
     assert "events are being lost" in done.stdout
     assert load_checkpoint(str(outside / "ended"))[1]["round"] == 9

@@ -166,7 +166,7 @@ def test_an_interrupted_run_is_cleaned_up_and_can_go_on(tmp_path):
         assert launcher.family() == []
     assert traces() == before
     assert "The run was stopped (received SIGINT)." in said
-    resumed = re.search(r"To go on: .+ resume (\S+)$", said, re.MULTILINE)
+    resumed = re.search(r"To continue: .+ resume (\S+)$", said, re.MULTILINE)
     assert resumed, said
     assert read_end(tmp_path / "cut")["reason"] == "interrupted"
     done = max(

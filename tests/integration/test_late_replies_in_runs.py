@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.tools.engine.local import run_local
 
@@ -145,3 +146,50 @@ def test_what_comes_after_the_deadline_teaches_for_as_long_again(slow):
         assert known["guesses"].get(client, known["seconds"][client]) == pytest.approx(seconds)
         assert known["measured"][client] >= asked
         assert known["failures"][client] > 0
+
+
+COUNTED: dict[str, dict[str, Any]] = {
+    "random": {},
+    "top-k": {"uplink": "top-k", "aggregator": "median"},
+    "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
+    "by wire": {"local.check-wire": True, "downlink": "changes", "uplink": "int8"},
+}
+
+
+@pytest.mark.parametrize("rule", COUNTED)
+def test_late_updates_count_where_the_user_says_so_and_exactly_after_a_resume(slow, rule):
+    slow |= {"num-server-rounds": 6, **COUNTED[rule]}
+    model = "model.safetensors"
+    ignored = run_local({**slow, "run-name": "ignored"})
+    slow["aggregation.late"] = True
+    whole = run_local({**slow, "run-name": "whole"})
+    assert came_late(whole)
+    assert not events(whole, "quarantined")
+    assert (whole.folder / model).read_bytes() != (ignored.folder / model).read_bytes()
+    half = run_local({**slow, "num-server-rounds": 3, "run-name": "half"})
+    resumed = run_local({**slow, "resume-from": str(half.folder)})
+    assert any(now > 3 >= asked for now, _, asked, _ in came_late(whole))
+    assert (resumed.folder / model).read_bytes() == (whole.folder / model).read_bytes()
+
+
+def test_a_late_update_counts_less_the_older_it_is(slow):
+    slow |= {"num-server-rounds": 6, "aggregation.late": True}
+    models = {}
+    for exponent in (0.0, 60.0):
+        result = run_local({**slow, "aggregation.staleness": exponent})
+        models[exponent] = (result.folder / "model.safetensors").read_bytes()
+    assert models[0.0] != models[60.0]
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"objective": "scaffold"}, "objective = 'scaffold'; allowed are"),
+        ({"privacy": "central-dp"}, "privacy = 'central-dp'; allowed are"),
+        ({"aggregation.buffer": 2}, "aggregation.buffer = 2: aggregation.late = true"),
+    ],
+    ids=str,
+)
+def test_late_updates_are_refused_where_rounds_must_end_together(more, named):
+    with pytest.raises(ConfigError, match=named):
+        read_config({"aggregation.late": True, **more})

@@ -81,7 +81,7 @@ def test_cohorts(small, tested):
 
 def test_cosage(small):
     pictures, history = drawn({**small, "strategy": "cosage", "clients-per-round": 3})
-    assert set(pictures) - GENERAL == {"why-chosen", "ages-chosen", "candidates"}
+    assert set(pictures) - GENERAL == {"why-chosen", "candidates"}
     assert set(pictures["why-chosen"].hover["lines"]) == {"bin 1", "bin 2", "bin 3"}
     last = choices(history)[6]
     assert sorted(choice.client for choice in last) == sorted(history.chosen[6])
@@ -90,7 +90,7 @@ def test_cosage(small):
 def test_slow_devices(small):
     slow = {"devices.slow": True, "round.over-commit": 0.5, "clients-per-round": 3}
     pictures, _ = drawn({**small, **slow})
-    assert set(pictures) - GENERAL == {"slow", "troubles", "troubled-clients"}
+    assert set(pictures) - GENERAL == {"slow", "troubles"}
     told = pictures["slow"].hover["lines"]
     slowest, middle = told["slowest reply"][1], told["median"][1]
     assert all(a >= b for a, b in zip(slowest, middle, strict=True))

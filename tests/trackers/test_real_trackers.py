@@ -56,5 +56,5 @@ def test_a_tracker_that_is_down_costs_seconds_and_no_run(
     folder = played(place, "mlflow")
     assert (folder / "model.safetensors").exists()
     assert time.monotonic() - started < 120
-    (last,) = [line for line in said if line.endswith("goes on without it")]
+    (last,) = [line for line in said if line.endswith("continues without it")]
     assert last.startswith("callback mlflow failed")

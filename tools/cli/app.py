@@ -11,7 +11,8 @@ import typer
 from .options import app as app
 
 _COMMANDS = (
-    *("run", "resume", "compare", "watch", "report", "donors", "predict"),
+    *("run", "resume", "compare", "arena", "watch", "report"),
+    *("donors", "predict", "export"),
     *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 )
 

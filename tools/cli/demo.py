@@ -47,7 +47,7 @@ def _show(method: str, seed: int, out: Path) -> None:
     from ..report.formatting import data_size, percent
 
     shown = DEMOS[method]
-    print(f"{shown.about}\nTwo runs on the local engine, some seconds each.\n", flush=True)
+    print(f"{shown.about}\nTwo runs in this process, some seconds each.\n", flush=True)
     column, where = "accuracy", "on the server's test data"
     if shown.own:
         column, where = "clients-accuracy-mean", "on the clients' own data"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 @app.command(
     epilog=examples(
         ("forager keys", "all keys"),
-        ("forager keys cosage", "those with this in their name or meaning"),
-        ("forager keys cosage. summary.", "those of two sections"),
+        ("forager keys cosage", "keys with this in their name or meaning"),
+        ("forager keys cosage. summary.", "the keys of two sections"),
     )
 )
 def keys(

@@ -9,7 +9,7 @@ from .options import REFUSED, app, examples
 
 @app.command(
     epilog=examples(
-        ("forager methods", "all, by what they decide"),
+        ("forager methods", "all methods, by axis"),
         ("forager methods client-selector", "who trains"),
         ("forager methods oort", "one, with the keys it reads"),
     )

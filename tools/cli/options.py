@@ -36,6 +36,9 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="[RUN]", help="A run's folder; the newest in runs/ by default.")
 ]
 RunsOption = Annotated[Path, typer.Option("--runs", help="The folder that holds runs.")]
+BestOption = Annotated[
+    bool, typer.Option("--best", help="The model of the best round (best.safetensors).")
+]
 TrustOption = Annotated[
     bool, typer.Option("--trust", help="Run code that the run's config.json names.")
 ]
@@ -68,8 +71,10 @@ def errors_in_words() -> Iterator[None]:
         from ...server_app.callbacks.checkpoint import CheckpointError
         from ...server_app.retries import RunFailed
         from ...server_app.run_folder import RunFolderError
+        from ..experiments.records import SweepError
 
-        if isinstance(error, ConfigError | TaskError | RunFolderError | CheckpointError):
+        words = ConfigError | TaskError | RunFolderError | CheckpointError | SweepError
+        if isinstance(error, words):
             print(error, file=sys.stderr)
             raise typer.Exit(REFUSED) from None
         if isinstance(error, RunFailed):

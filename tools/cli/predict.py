@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from .options import REFUSED, RunsOption, TrustOption, app, errors_in_words, examples, run_folder
+from .options import (
+    REFUSED,
+    BestOption,
+    RunsOption,
+    TrustOption,
+    app,
+    errors_in_words,
+    examples,
+    run_folder,
+)
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
@@ -14,22 +23,24 @@ _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it ha
 @app.command(
     epilog=examples(
         ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-        ("forager predict runs/mine new.npz --out answers.npz", "keep what is predicted"),
+        ("forager predict runs/mine new.npz --best --out answers.npz", "by the best round's model"),
         ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
     )
 )
 def predict(
     run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
     data: Annotated[
-        Path, typer.Argument(help="An .npz file with x (or x_test); y (or y_test) is compared.")
+        Path,
+        typer.Argument(
+            help="An .npz file with x (or x_test); with y (or y_test), metrics are printed."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(help="An .npz file to write predictions and scores to.")
     ] = None,
-    client: Annotated[
-        str, typer.Option(help="Use the model that this client would get: that of its cohort.")
-    ] = "",
+    client: Annotated[str, typer.Option(help="Use the model of this client's cohort.")] = "",
     cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
+    best: BestOption = False,
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
 ) -> None:
@@ -58,7 +69,7 @@ def predict(
         if trust or app_settings():
             find_own_modules()
         task = models.task_of_run(folder, trust=trust)
-        problem = models.problem_of_run(folder, trust=trust)
+        problem = task.problem if task else models.Classification()
         inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
         if client:
             cohort = models.cohort_of(folder, client)
@@ -67,7 +78,7 @@ def predict(
             named = ", ".join(models.cohorts_with_models(folder))
             print(f"This is the model of all: cohorts {named} have their own. --client or --cohort")
             print("takes one of those.")
-        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, trust=trust)
+        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, best=best, trust=trust)
         answers = models.predict(model, inputs, problem)
         targets = arrays.get(name.replace("x", "y"))
         found = {} if targets is None else models.scored(model, inputs, targets, task)

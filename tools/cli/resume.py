@@ -30,7 +30,8 @@ def resume(
     run_config: RunConfigOption = None,
     runs: RunsOption = Path("runs"),
     local: Annotated[
-        bool, typer.Option("--local", help="In this process, also if Flower simulated it before.")
+        bool,
+        typer.Option("--local", help="Continue in this process, even if Flower simulated the run."),
     ] = False,
     trust: TrustOption = False,
 ) -> None:

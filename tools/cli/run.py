@@ -108,7 +108,7 @@ def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> No
 def _missing(folder: Path | None) -> str:
     """Return what Flower's simulation lacks here."""
     if folder is None:
-        return "here is no Flower app of Forager's (forager init writes one)"
+        return "this folder is not a Forager app (forager init creates one)"
     if find_spec("ray") is None:
         return "Ray is not installed (pip install 'forager-fl[simulation]')"
     return ""
@@ -127,7 +127,7 @@ def _in_this_process(overrides: dict[str, Scalar]) -> int:
     if result.reason == "interrupted":
         if any(result.folder.glob("checkpoints/*.safetensors")):
             trust = trust_option(overrides)
-            print(f"\nTo go on: {command_name()} resume {short(result.folder)} --local{trust}")
+            print(f"\nTo continue: {command_name()} resume {short(result.folder)} --local{trust}")
         return _INTERRUPTED
     print(f"\n{suggestions(overrides, result.folder)}")
     return 0

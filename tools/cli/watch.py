@@ -12,7 +12,7 @@ from .options import RunsOption, app, errors_in_words, examples, run_folder
     epilog=examples(
         ("forager watch", "the newest run, in the terminal"),
         ("forager watch --web", "all runs in runs/, side by side in a browser"),
-        ("forager watch --web --runs comparisons/digits/runs", "those of a comparison"),
+        ("forager watch --web --runs comparisons/digits/runs", "the runs of a comparison"),
     )
 )
 def watch(

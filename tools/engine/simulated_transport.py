@@ -31,6 +31,7 @@ from ...core.wire.keys import (
     STEPS,
     SUMMARY,
     WANTS,
+    WORK,
 )
 from ...core.wire.records import answered_id
 from ...core.wire.replies import Replies
@@ -162,6 +163,8 @@ class SimulatedTransport:
             return round(examples * passes)
         if not reply.has(ARRAYS) and not reply.has(SPARSE):
             return 0  # an answer without a model took almost no training
+        if (work := content.get(WORK)) is not None:
+            return int(work[STEPS]) * min(config.batch_size, round(examples))
         steps = int(asked.get(STEPS, 0)) or config.local_steps
         return steps * config.batch_size or round(examples * config.local_epochs)
 

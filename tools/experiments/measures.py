@@ -69,12 +69,11 @@ def up_to(rows: Rows, column: str, amount: float) -> list[Row]:
     return [row for row, value in zip(rows, spent, strict=True) if value <= amount]
 
 
-def at_equal(first: Runs, second: Runs, axis: str, metric: str) -> Difference:
+def at_equal(first: Runs, second: Runs, column: str, metric: str) -> Difference:
     """Compare two strategies by pairs of runs with the same seed: `first` minus `second`.
 
-    Both runs of a pair are cut where the one that spent less ended.
+    Both runs of a pair are cut where the one that spent less, as the column counts, ended.
     """
-    column = AXES[axis]
     values: tuple[dict[int, float], dict[int, float]] = {}, {}
     for seed in sorted(first.keys() & second.keys()):
         pair = first[seed].rows, second[seed].rows

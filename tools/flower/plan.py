@@ -100,8 +100,8 @@ def _check_own_code(config: RunConfig, app: Path) -> None:
         copy = app / name / "__init__.py" if place.name == "__init__.py" else app / f"{name}.py"
         if not copy.is_file():
             raise ConfigError(
-                f"{setting}: {place} does not travel with the app. Copy it to {app}, install it, "
-                "or add --local to run in this process"
+                f"{setting}: {place} is not sent to clients with the app. Copy it to {app}, "
+                "install it, or add --local to run in this process"
             )
         if copy.read_bytes() != place.read_bytes():
             raise ConfigError(

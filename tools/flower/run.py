@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
-from ...server_app.interrupt import Interrupted, stop_on_signals
+from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
 from ..report import summary_table, write_report
@@ -185,7 +185,7 @@ def launch(run: RunPlan, home: Path, app: Path = PROJECT) -> int:
 def _finished(run: RunPlan, home: Path) -> int:
     folder = RunFolder.open(run.folder)
     if not ended_well(History.from_events(folder.read_events())):
-        return _failed(f"{folder.path} has no proper end", home)
+        return _failed(f"{folder.path} is incomplete", home)
     print(f"\n{summary_table(folder)}\n\n{suggestions(run.run_config, run.folder)}")
     shutil.rmtree(home)
     return 0
@@ -250,7 +250,7 @@ def _interrupted(run: RunPlan, home: Path, reason: str) -> int:
     if any(run.folder.glob("checkpoints/*.safetensors")):
         write_report(RunFolder.open(run.folder))
         how = f"{command_name()} resume {short(run.folder)}{trust_option(run.run_config)}"
-        print(f"To go on: {how}", file=sys.stderr)
+        print(f"To continue: {how}", file=sys.stderr)
     shutil.rmtree(home, ignore_errors=True)
     return INTERRUPTED
 

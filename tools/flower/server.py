@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.config import ConfigError
-from ...core.wire.versions import nodes_speak
+from ...core.wire.versions import flower_version, nodes_speak
 from ...docker.credentials import authority, server_certificate
-from .env import PROGRAMS, environment
+from .env import PROGRAMS, PROJECT, environment
 
 _NAME = "forager"  # of the connection in Flower's config file
 _HERE = ("localhost", "127.0.0.1")
@@ -44,6 +44,7 @@ class Server:
         if not self.insecure:
             print(f"Devices need {state / 'ca.crt'}, and to be registered:", flush=True)
             print(f"  flwr supernode register camera-7.pub {_NAME} --name camera-7", flush=True)
+            self.write_proxy(state)
         env = {**environment(state / "flwr"), "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
         try:
             return subprocess.run([str(PROGRAMS / command[0]), *command[1:]], env=env).returncode
@@ -69,6 +70,18 @@ class Server:
             f"--database={state / 'state.db'}",
             "--disable-runtime-dependency-installation",
         ]
+
+    def write_proxy(self, state: Path) -> None:
+        """Write the proxy's config where Flower takes devices and commands on one port."""
+        if nodes_speak() == "gRPC":
+            return
+        text = (PROJECT / "docker" / "nginx.conf").read_text(encoding="utf-8")
+        text = text.replace("listen 9092 ", f"listen {self.port} ")
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.control_port}")
+        (state / "nginx.conf").write_text(text, encoding="utf-8")
+        flower = f"Flower {flower_version()}"
+        print(f"{flower} takes devices and commands on one port, {self.control_port}.")
+        print(f"Let devices in, by port {self.port}, and only them: nginx -p {state} -c nginx.conf")
 
     def make_known(self, state: Path) -> None:
         """Tell ``flwr`` of this server, unless it knows one of this name."""

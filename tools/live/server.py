@@ -1,12 +1,15 @@
 """Serve the live page on this machine, to anyone who knows its address."""
 
 import asyncio
+import base64
+import hashlib
 import os
 import secrets
 import socket
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Iterable
+from html import escape
 from pathlib import Path
 
 import uvicorn
@@ -19,14 +22,33 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from ...core.tasks.datasets.storage import cache_folder
+from ..report.style import CSS
 from .fragments import whole_report
-from .page import page, policy
 from .runs import Runs
 from .stream import Changes, Shared
 
 PORT = 8765
+_PAGE, _MORE_CSS, _SCRIPT = (
+    (Path(__file__).parent / f"page.{kind}").read_text(encoding="utf-8")
+    for kind in ("html", "css", "js")
+)
 _BEAT = 15.0  # seconds after which a connection that nobody listens to is noticed
 _RETRY = "retry: 1000\n\n"
+
+
+def page(folder: str) -> str:
+    """Return the page that a browser loads once; `folder` is where its runs are, for people."""
+    return _PAGE.format(css=CSS + _MORE_CSS, folder=escape(folder), script=_SCRIPT)
+
+
+def policy() -> str:
+    """Return what the page may do: run its own script, listen to its own server, no more."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
 
 
 def application(

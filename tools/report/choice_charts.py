@@ -1,8 +1,7 @@
 """Why clients were chosen: how similar they were and how long they had waited (CosAge)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
-from statistics import mean
 from typing import NamedTuple
 
 import numpy as np
@@ -77,21 +76,6 @@ def similarity_of_choices_chart(history: History) -> Plot | None:
 
 def _of_bin(found: Mapping[int, list[Choice]], number: int) -> dict[int, float]:
     return {r: c.similarity for r, chosen in found.items() for c in chosen if c.bin == number}
-
-
-def ages_of_choices_chart(history: History) -> Plot | None:
-    """Draw how long the clients chosen had waited: the longest, the mean, the shortest."""
-    found = choices(history)
-    if not any(choice.age for chosen in found.values() for choice in chosen):
-        return None
-
-    parts: dict[str, Callable[[list[int]], float]] = {"longest": max, "mean": mean, "shortest": min}
-    ages = {current: [choice.age for choice in chosen] for current, chosen in found.items()}
-    lines = [
-        (f"{name} wait", SERIES[place], {current: of(own) for current, own in ages.items()})
-        for place, (name, of) in enumerate(parts.items())
-    ]
-    return lines_chart("ages-chosen", "rounds since last chosen", lines, over_lines("rounds"))
 
 
 def last_candidates(history: History) -> tuple[int, list[Choice]]:
@@ -179,11 +163,5 @@ PICTURES = (
         "model. CosAge cuts the ranking into one bin per client to choose, bin 1 being the least "
         "similar, and takes from each bin the client that has waited longest. Lines that "
         "lie apart mean that different kinds of clients take part in every round.",
-    ),
-    Picture(
-        "Why they were chosen: age",
-        ages_of_choices_chart,
-        "How many rounds the clients of each round had not been chosen before. A longest wait that "
-        "keeps growing means that some client keeps being passed over.",
     ),
 )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ...core.log.events import CohortsTrained
 from ...core.tasks.metric_text import label, title, written
 from ...core.tasks.metrics import Metric
-from .axes import HEIGHT, edges, finish, metric_axis, rounds_axis
+from .axes import HEIGHT, edges, lines_chart, metric_axis, rounds_axis
 from .cohort_tree import CohortBand, CohortDescent
 from .formatting import natural_order, plural, shorten
 from .history import History
@@ -179,35 +179,29 @@ def criterion(history: History) -> dict[str, dict[int, float]]:
 
 def split_chart(history: History) -> Plot | None:
     """Draw the criterion of each cohort, and what it must fall to."""
-    found = criterion(history)
-    if not found:
-        return None
-    cohorts = CohortDescent(history).cohorts
+    found, cohorts = criterion(history), CohortDescent(history).cohorts
+    places = {
+        name: cohorts[name].line if name in cohorts else place
+        for place, name in enumerate(list(found)[:MOST_LINES])
+    }
+    heirs = {number: name for name, number in places.items()}  # the last of each colour
+    lines = [
+        (
+            f"cohort {shorten(name, 14)}" if heirs[number] == name else "_before",
+            SERIES[number % len(SERIES)],
+            found[name],
+        )
+        for name, number in places.items()
+    ]
 
-    def paint(axes: Axes) -> None:
-        lines = {
-            name: cohorts[name].line if name in cohorts else place
-            for place, name in enumerate(list(found)[:MOST_LINES])
-        }
-        heirs = {number: name for name, number in lines.items()}  # the last of each colour
-        for name, number in lines.items():
-            points = found[name]
-            axes.plot(
-                list(points),
-                list(points.values()),
-                color=SERIES[number % len(SERIES)],
-                marker="o" if len(points) <= 50 else None,
-                label=f"cohort {shorten(name, 14)}" if heirs[number] == name else "_before",
-            )
+    def beside(axes: Axes) -> None:
         limit = _limit(history)
         if limit is not None:
-            axes.axhline(
-                limit, color=INK, linewidth=0.8, linestyle="--", label="enough for 2 parts"
-            )
+            words = "enough for 2 parts"
+            axes.axhline(limit, color=INK, linewidth=0.8, linestyle="--", label=words)
         axes.set_ylim(0, max(1.05, *(v for points in found.values() for v in points.values())))
-        finish(axes, "heterogeneity left")
 
-    return draw("split-criterion", HEIGHT, paint, over_lines(""))
+    return lines_chart("split-criterion", "heterogeneity left", lines, over_lines(""), beside)
 
 
 def _limit(history: History) -> float | None:

@@ -26,7 +26,7 @@ from .history import History
 from .html_page import fold, page, sentences
 from .method_pages import read_more
 from .svg import Picture, Plot, figure
-from .tables import table, text
+from .tables import folded_table, text
 
 _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features
 
@@ -118,14 +118,14 @@ def _words(history: History) -> str:
     told = [
         story.own_data_sentence(history),
         story.trouble_sentence(history) if history.problems else "",
+        cohort_charts.cohorts_sentence(history),
+        coreset_charts.coresets_sentence(history),
+        class_charts.stores_sentence(history),
         story.traffic_sentence(history),
         story.participation_sentence(history),
         client_tables.skew_sentence(history),
         class_charts.classes_sentence(history),
-        coreset_charts.coresets_sentence(history),
-        class_charts.stores_sentence(history),
         class_charts.plan_sentence(history),
-        cohort_charts.cohorts_sentence(history),
         member_charts.agreement_sentence(history),
         similarity_charts.similarity_sentence(history),
         story.preset_sentence(history),
@@ -186,8 +186,9 @@ def _config_table(config: Mapping[str, Any]) -> str:
     values = flattened({key: value for key, value in config.items() if key != "overrides"})
     if not values:
         return '<p class="note">The run ended before its config was written.</p>'
-    rows = [(f"<code>{escape(key)}</code>", escape(_value(values[key]))) for key in sorted(values)]
-    return fold(f"The whole config, {len(rows)} keys", table(("key", "value"), rows))
+    shown = {key: _value(values[key]) for key in sorted(values)}
+    rows = [[(f"<code>{escape(k)}</code>", k), (escape(v), v)] for k, v in shown.items()]
+    return folded_table(f"The whole config, {len(rows)} keys", ("key", "value"), rows)
 
 
 def _value(value: Any) -> str:

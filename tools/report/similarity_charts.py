@@ -7,14 +7,14 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.log.events import AlignmentFound, Number, SimilarityFound
+from ...core.log.events import AlignmentFound, SimilarityFound
 from .axes import BLUE, MOST_NAMED, shades
 from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
 from .svg import INK, Axes, Picture, Plot, draw
-from .tables import table, text
+from .tables import sortable_table, text
 
 NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
 
@@ -58,18 +58,6 @@ def matrix_of(event: SimilarityFound) -> NDArray[np.float64] | None:
     if [len(row) for row in event.matrix] != [count] * count:
         return None
     return np.array([[value or 0.0 for value in row] for row in event.matrix], dtype=np.float64)
-
-
-def within_and_between(likeness: Likeness) -> tuple[float | None, float | None]:
-    """Return the mean similarity of pairs in one cluster, and of pairs in different ones."""
-    names = np.array(likeness.clusters)
-    same = names[:, None] == names[None, :]
-    pairs = ~np.eye(len(names), dtype=bool)
-    means = [
-        float(likeness.matrix[mask & pairs].mean()) if (mask & pairs).any() else None
-        for mask in (same, ~same)
-    ]
-    return means[0], means[1]
 
 
 def similarity_chart(history: History) -> Plot | None:
@@ -121,9 +109,11 @@ def similarity_sentence(history: History) -> str:
     likeness = last_likeness(history)
     if likeness is None or len(set(likeness.clusters)) < 2:
         return ""
-    within, between = within_and_between(likeness)
-    if within is None or between is None:
+    names = np.array(likeness.clusters)
+    same, pairs = names[:, None] == names, ~np.eye(len(names), dtype=bool)
+    if not (same & pairs).any():
         return ""
+    within, between = likeness.matrix[same & pairs].mean(), likeness.matrix[~same].mean()
     return (
         f"In round {likeness.round} two clients of one cluster had a similarity of {within:.2f} "
         f"on average, two of different ones {between:.2f}: the further apart, the clearer the "
@@ -160,13 +150,16 @@ def donors_section(history: History) -> str:
     head += ["tau, labels", "tau, KNN-Shapley"] if any(taus) else []
     rows = []
     for place, key in list(enumerate(clients))[:MOST_TARGETS]:
-        more = [_tau(tau.get(key)) for tau in taus] if any(taus) else []
-        rows.append((text(key, 40), _ranking(clients, matrix[place], place), *more))
+        known_taus = [tau.get(key) for tau in taus] if any(taus) else []
+        more = [("" if tau is None else f"{tau:.2f}", tau) for tau in known_taus]
+        ranking = _ranking(clients, matrix[place], place)
+        words = f'<span class="words">{ranking}</span>'
+        rows.append(("", [(text(key, 40), key), (words, None), *more]))
     left = len(clients) - len(rows)
     rest = f'<p class="note">{left} more clients are in events.jsonl.</p>' if left > 0 else ""
     notes = _NOTE + (f" {_AGREEMENT}" if any(taus) else "")
-    ranking = table(tuple(head), rows)
-    return f'<h2>Donors</h2><p class="note">{notes}</p>{_scores(known)}{ranking}{rest}'
+    shown = f'<p class="note">{notes}</p>{_scores(known)}{sortable_table(head, rows)}{rest}'
+    return f"<details><summary>Donors: who could help whom</summary>{shown}</details>"
 
 
 def _ranking(clients: Sequence[str], row: NDArray[np.float64], own: int) -> str:
@@ -179,10 +172,6 @@ def _scores(event: AlignmentFound) -> str:
     pairs = event.scores.items()
     told = [f"{escape(name)} {value:.3f}" for name, value in pairs if value is not None]
     return f'<p class="note">Against the truth: {", ".join(told)}.</p>' if told else ""
-
-
-def _tau(value: Number) -> str:
-    return "" if value is None else f"{value:.2f}"
 
 
 PICTURES = (

@@ -39,8 +39,7 @@ figure h3 { margin-top: 0; }
 .story li { margin: .35rem 0; overflow-wrap: anywhere; }
 .warn { border-left: 4px solid var(--bad); padding-left: .75rem; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 27rem), 1fr));
-  gap: 1.25rem; }
-.first { margin-top: 1.25rem; }
+  gap: 1.25rem; margin-top: 1.25rem; }
 .first .story { margin-top: 0; }
 summary { font-weight: 500; }
 figure { margin: 0; background: var(--card); border-radius: .5rem; padding: 1rem; min-width: 0; }

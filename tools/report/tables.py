@@ -6,26 +6,6 @@ from html import escape
 from .formatting import shorten
 
 
-def table(
-    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], counts: tuple[int, ...] = ()
-) -> str:
-    """Return a table; the columns at the positions `counts` hold numbers."""
-    marks = ['<{} class="count">' if place in counts else "<{}>" for place in range(len(head))]
-    titles = "".join(
-        mark.format("th") + f"{name}</th>" for mark, name in zip(marks, head, strict=True)
-    )
-    lines = (
-        "<tr>"
-        + "".join(mark.format("td") + f"{cell}</td>" for mark, cell in zip(marks, row, strict=True))
-        + "</tr>\n"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll"><table><thead><tr>{titles}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
-
-
 def sortable_table(
     head: Iterable[str], rows: Iterable[tuple[str, Sequence[tuple[str, object]]]]
 ) -> str:

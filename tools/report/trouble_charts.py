@@ -4,14 +4,12 @@ from collections import Counter, defaultdict
 from statistics import median
 
 from ...core.log.events import Exchanged, ReplySeconds
-from .axes import layers_chart, legend, lines_chart, rows_height
-from .formatting import shorten
+from .axes import layers_chart, lines_chart
 from .history import History
 from .hover import over_lines
-from .svg import BAD, FIRST, SECOND, THIRD, Axes, Picture, Plot, draw
+from .svg import BAD, FIRST, SECOND, THIRD, Axes, Picture, Plot
 
 FATES = {"failed": BAD, "late": SECOND, "quarantined": THIRD}
-MOST_TROUBLED = 15
 
 
 def troubles_chart(history: History) -> Plot | None:
@@ -28,30 +26,6 @@ def troubles_chart(history: History) -> Plot | None:
 def whole_numbers(axes: Axes) -> None:
     """Let the vertical axis count."""
     axes.locator_params(axis="y", integer=True)
-
-
-def troubled_clients_chart(history: History) -> Plot | None:
-    """Draw the clients with most troubles, and which."""
-    counts = Counter((problem.client, problem.fate) for problem in history.problems)
-    totals = Counter(problem.client for problem in history.problems).most_common(MOST_TROUBLED)
-    if not totals:
-        return None
-    names = [client for client, _ in totals]
-
-    def paint(axes: Axes) -> None:
-        left = [0] * len(names)
-        for fate, colour in FATES.items():
-            widths = [counts[client, fate] for client in names]
-            if any(widths):
-                axes.barh(range(len(names)), widths, left=left, color=colour, label=fate)
-                left = [a + b for a, b in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(names)), [shorten(history.name_of(c), 14) for c in names])
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.locator_params(axis="x", integer=True)
-        axes.set(xlabel="requests", ylabel="client")
-        legend(axes)
-
-    return draw("troubled-clients", rows_height(len(names)), paint)
 
 
 def reply_times(history: History) -> dict[int, ReplySeconds]:
@@ -87,13 +61,8 @@ PICTURES = (
         "What went wrong in each round",
         troubles_chart,
         "Requests that failed, came late or whose reply was set aside (quarantined). A constant "
-        "level points to some clients; a sudden rise to the network or the server.",
-    ),
-    Picture(
-        "Clients with the most faults",
-        troubled_clients_chart,
-        "A few long bars are devices to look at; many similar ones mean that the deadline is too "
-        "short or the task too heavy. The table below has the reasons.",
+        "level points to some clients, which the table below names with the reasons; a sudden rise "
+        "to the network or the server.",
     ),
     Picture(
         "How long replies took",

@@ -5,47 +5,44 @@ from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
 from ... import speed_records
-from . import auxo, blocks, cosage, forager, gcfl, ios, no_harm, ode, security
+from . import arena, auxo, blocks, cosage, forager, gcfl, ios, no_harm, ode, real, security
 from .page import Page
 
 FOLDER = ROOT / "docs" / "results"
 
 _HEAD = """# What we found
 
-Five papers, one question each: does it hold here, and should you use it? Names of papers run the
-papers; our own are marked "ours". Every picture lists claims, the paper's and ours, with verdicts.
-Each line below a claim is a place in which it was tested: the difference to a plain alternative
-with its 95 % interval, over seeds. Blue: better by more than chance. Orange: worse. Grey: no
-difference shown. Green diamonds are the paper's own numbers, on its own data and networks.
-Everything ran on two cores: smaller networks, fewer clients and fewer rounds than in the papers.
+**What to use.** [`strategy='forager'`](forager.md), the default, is above FedAvg on all eight data
+sets at less than half of its bytes. The five papers behind it are judged below, each claim by one
+comparison; names of papers run the papers, our own are marked "ours". Everything ran on two cores:
+smaller networks, fewer clients and fewer rounds than in the papers.
 
-**In one line each:**
-
+| paper | should you use it? |
+| --- | --- |
 """
 
-_TAIL = """## All of it in one strategy
+_TAIL = """## Other measurements
 
-[`strategy='forager'`](forager.md) against FedAvg and what a user would pick, and without its parts.
-
-## Does a preset harm?
-
-[Every preset on eight data sets](no-harm.md), against FedAvg, random samples or a reservoir.
-
-## Other measurements
-
-- [Speed and memory](speed.md)
+- [Real federations](real.md): hospitals, stations, speakers, devices
+- [The arena](arena.md): every rule of who trains against lots, and your own
+- [Does a preset harm?](no-harm.md) Every preset on eight data sets
 - [Attackers](security.md)
-- [Deployment: faults, bytes, many clients](deployment.md)
+- [Speed and memory](speed.md)
+- [Deployment](deployment.md): faults, bytes, many clients
 - [What `forager compare` costs](compare.md)
 
-## Where the numbers come from
+## How verdicts are made
+
+A claim has one primary comparison, a paired difference over seeds: the one closest to the paper's
+setting. It decides at the 5 % level; other places of the same claim are corrected among themselves
+(Holm). *Held*, *held in part*, *refuted*, or *undecided*, and then how many seeds would decide. A
+difference below a point is too small to matter. With fewer than five seeds a verdict is called
+preliminary.
 
 Each run is a line in `benchmarks/records/`: config, seed, metrics by round, bytes, seconds, commit
 and versions. `make results` makes these pages and pictures from those lines; a test holds that they
-agree. `make results-rerun PAPER=gcfl` does the runs again. Verdicts are paired differences over
-seeds, corrected for the number of comparisons on a page (Holm); that nobody is worse off does not
-hold where an interval lies below zero, corrected or not. With fewer than five seeds verdicts are
-called preliminary.
+agree. `python -m forager.benchmarks.studies status` lists what is missing, `run` does it, and `make
+results-rerun PAPER=gcfl` does all of it again.
 """
 
 
@@ -56,11 +53,12 @@ def pages() -> list[Page]:
 
 def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     """Return the text of every page by its file's name."""
-    lines = "".join(f"- [{p.title}]({p.key}.md): {p.answer[-1]}\n" for p in all_pages)
+    lines = "".join(f"| [{p.title}]({p.key}.md) | {p.answer[-1]} |\n" for p in all_pages)
     found = _HEAD + lines + "\n" + "\n\n".join(p.short() for p in all_pages) + "\n\n" + _TAIL
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
     made |= {"no-harm.md": no_harm.markdown(), "security.md": security.markdown()}
-    made["forager.md"] = forager.markdown()
+    made |= {"forager.md": forager.markdown(), "arena.md": arena.markdown()}
+    made["real.md"] = real.markdown()
     tables = blocks.blocks()
     written = {name: blocks.filled((FOLDER / name).read_text(), tables) for name in blocks.PAGES}
     written["speed.md"] = speed_records.page_text(speed_records.read_records(), written["speed.md"])

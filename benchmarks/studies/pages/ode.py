@@ -23,6 +23,8 @@ from .page import Curves, Page
 from .speed_up import speed_ups
 
 ACCURACY = last_mean("accuracy")
+DEVICES = last_mean("clients-accuracy-mean")  # the paper's: the mean over devices
+TESTED = ("synthetic", "activities (WISDM)")  # by devices on data of their own
 # Table 2: ODE-Est minus RS on their synthetic data, Fashion-MNIST, HARBOX and their own traffic
 PAPER = {"synthetic": 3.24, "Fashion-MNIST": 1.39, "activities (WISDM)": 3.14, "traffic": 6.0}
 HELD, LOOK, OFFER = "bytes of what is held", "bytes of a look", "ms of an offer"
@@ -43,19 +45,31 @@ def page() -> Page:
     def over(
         rule: str, other: str, paper: dict[str, float], data: Sequence[str] = tuple(DATA)
     ) -> tuple[Trial, ...]:
+        """Return tests by the mean over devices, then by the server's accuracy."""
+        ways = [(d, DEVICES, ", over devices") for d in TESTED if d in data]
+        ways += [(d, ACCURACY, ", server's accuracy") for d in data]
         return tuple(
             Trial(
-                f"{d}, {rule} - {other}",
+                f"{d}, {rule} - {other}{words}",
                 pictures if d == IMAGES else table,
-                *(f"{d}: {rule}", f"{d}: {other}", ACCURACY),
-                paper=paper.get(d),
+                *(f"{d}: {rule}", f"{d}: {other}", by),
+                paper=paper.get(d) if by is DEVICES or d not in TESTED else None,
             )
-            for d in data
+            for d, by, words in ways
+        )
+
+    def stored(rule: str) -> tuple[Trial, ...]:
+        return tuple(
+            Trial(
+                *(f"{n} places, {rule} - reservoir, over devices", storage, f"{n} places: {rule}"),
+                *(f"{n} places: reservoir", DEVICES),
+            )
+            for n in (5, *(n for n in PLACES if n != 5))  # the paper has 5
         )
 
     def against(part: str, paper: float) -> tuple[Trial, ...]:
         where = f"activities (WISDM), last layer - {part}"
-        return (Trial(where, pieces, "last layer", part, ACCURACY, paper=paper),)
+        return (Trial(where, pieces, "last layer", part, DEVICES, paper=paper),)
 
     def agree(what: str) -> tuple[Trial, ...]:
         return tuple(
@@ -86,13 +100,8 @@ def page() -> Page:
         ),
         Claim(
             "Gains whatever the storage (section 4.3)",
-            tuple(
-                Trial(
-                    *(f"{n} places, ode - reservoir", storage, f"{n} places: ode"),
-                    *(f"{n} places: reservoir", ACCURACY),
-                )
-                for n in PLACES
-            ),
+            stored("ode"),
+            everywhere=True,
         ),
         Claim(
             "The simplified version is as accurate (figure 3)",
@@ -123,15 +132,8 @@ def page() -> Page:
         Claim("Ours: `ode-balanced` better than the paper's plan", over("ode-balanced", "ode", {})),
         Claim(
             "Ours: `ode-balanced` gains whatever the storage",
-            tuple(
-                Trial(
-                    *(f"{n} places, ode-balanced - reservoir", storage),
-                    f"{n} places: ode-balanced",
-                    f"{n} places: reservoir",
-                    ACCURACY,
-                )
-                for n in PLACES
-            ),
+            stored("ode-balanced"),
+            everywhere=True,
         ),
     )
     return Page(
@@ -139,7 +141,10 @@ def page() -> Page:
         title="ODE",
         cite=(
             "The paper's differences are those of ODE-Est and the reservoir (RS) in table 2, on its"
-            " own data: HARBOX instead of WISDM, and an industrial data set of traffic. On its"
+            " own data: HARBOX instead of WISDM, and an industrial data set of traffic. They are of"
+            " the mean over devices, each on its own test data; the server's accuracy, in which"
+            " devices count by their samples, stands beside it, and alone where devices have no"
+            " test data of their own (traffic, Fashion-MNIST). On its"
             " devices the simplified version takes 0.5 to 11 ms per sample and 12 to 17 MB, the"
             " reservoir 0.05 ms and 1 to 2 MB (table 3)."
         ),
@@ -182,19 +187,17 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "On activities and text `ode-balanced` gained over a reservoir of the same size, most with "
-        "little storage ([eight data sets](no-harm.md)), and every label has holders; over five "
-        "seeds that does not stand after the correction for all comparisons here. The last layer "
-        "ranks samples as all layers do, at a fraction of the time and memory."
+        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities; "
+        "`ode-balanced` (ours) does so on activities and on synthetic users. Its last layer ranks "
+        "samples as all layers do, at a fraction of the time and memory."
     ),
     (
-        "On images, traffic and synthetic data there is no difference. None of the paper's "
-        "gains is beyond chance, and on synthetic users, who are very unequal, the interval of "
-        "`ode` lies below zero. What a sample is worth to the first model says little of "
-        "what it is worth 30 rounds later."
+        "The paper's plan gains nothing on synthetic users, and by the server's accuracy, in which "
+        "large devices count more, nothing on traffic and images; what a sample is worth to the "
+        "first model is not shown to say what it is worth 30 rounds later."
     ),
     (
-        "Use `ode-balanced` for streams of sensors or text; for images a reservoir "
-        "(`data-selector='reservoir'`) is as good and simpler."
+        "Use `ode-balanced` for streams of sensors or text, most of all with little storage; for "
+        "images a reservoir (`data-selector='reservoir'`) is as good and simpler."
     ),
 )

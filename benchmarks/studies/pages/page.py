@@ -1,11 +1,11 @@
-"""The page of one paper: the answer, a picture, the claims one by one, and tables to unfold."""
+"""The page of one paper: verdict, picture and three sentences; claims and tables to unfold."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...sweeps.tables import Column, summary_table
-from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule
+from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule, tally
 from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study
 
@@ -111,58 +111,63 @@ class Page:
         lines = [
             f"## {self.title}",
             "",
-            " ".join(self.answer),
+            f"{tally(self.claims)} {' '.join(self.answer)}",
             "",
-            f"![{self.title}: differences with 95 % intervals]({self.key}-short.svg)",
-            "",
-            f"[All claims and tables]({self.key}.md); [how it works](../methods/{self.key}.md).",
+            f"[The claims one by one]({self.key}.md); [how it works](../methods/{self.key}.md).",
         ]
         return "\n".join(lines)
 
     def markdown(self) -> str:
-        """Return the whole page."""
-        held, *rest = self.answer
+        """Return the whole page: what is needed first, all else to unfold."""
+        held, did_not, use = self.answer
+        claims = "\n\n".join(
+            [
+                f"{self.cite}",
+                rule(self.claims),
+                claims_table(self.claims),
+                f"![Differences with 95 % intervals]({self.key}-claims.svg)",
+                self._caption(),
+            ]
+        )
         parts = [
             f"# {self.title}: what we found",
-            f"**Should I use it?** {rest[-1]}",
-            f"{held} {rest[0]}",
-            f"![Differences with 95 % intervals]({self.key}-claims.svg)",
-            self._caption(),
-            "## The paper's claims",
-            f"{self.cite}",
-            rule(self.claims),
-            claims_table(self.claims),
+            f"**Verdict.** {tally(self.claims)}",
+            f"**Should I use it?** {use}",
+            f"{held} {did_not}",
+            f"![The claims, with verdicts and 95 % intervals]({self.key}-short.svg)",
+            unfolded("The claims one by one", claims),
+            *(f"## {head}\n\n{unfolded('Table', text)}" for head, text in self.more.items()),
+            "## Curves and tables",
             *self._figures(),
-            *(f"## {heading}\n\n{text}" for heading, text in self.more.items()),
-            "## Tables",
-            *(self._folded(study) for study in self.studies),
-            "## Run it again",
-            _AGAIN.format(key=self.key),
+            *(folded(study, self.tables[study.name]) for study in self.studies),
+            unfolded("Run it again", _AGAIN.format(key=self.key)),
         ]
         return "\n\n".join(parts) + "\n"
 
     def _caption(self) -> str:
         found = self.outcomes()
-        count = sum(outcome != "not measured" for outcome in found.values())
         few = any(test.few for test in found)
         papers = any(test.paper is not None for test in found)
         return (
             f"*{self.unit[0].upper()}{self.unit[1:]}: mean and 95 % interval of paired differences"
-            " over seeds. Blue: better by more than chance. Orange: worse. Grey: no difference"
-            f" shown.{' Hollow: fewer than five seeds.' if few else ''}"
-            f"{_DIAMONDS if papers else ''}"
-            f" Corrected for {count} comparisons (Holm).*"
+            " over seeds. Blue: better by more than chance. Orange: worse. Grey: neither shown."
+            f"{' Hollow: fewer than five seeds.' if few else ''}{_DIAMONDS if papers else ''}*"
         )
 
     def _figures(self) -> list[str]:
         return [
-            f"![{c.label} over rounds]({c.study.name}.svg)\n\n{c.caption()}"
+            unfolded(
+                f"Curves of {c.study.name}",
+                f"![{c.label} over rounds]({c.study.name}.svg)\n\n{c.caption()}",
+            )
             for c in self.curves
             if c.counts
         ]
 
-    def _folded(self, study: Study) -> str:
-        return folded(study, self.tables[study.name])
+
+def unfolded(heading: str, text: str) -> str:
+    """Return a text under a heading that unfolds it."""
+    return f'<details markdown="1"><summary>{heading}</summary>\n\n{text}\n\n</details>'
 
 
 def folded(study: Study, columns: Sequence[Column]) -> str:
@@ -170,9 +175,10 @@ def folded(study: Study, columns: Sequence[Column]) -> str:
     results = study.results
     cells = [cell for cell in results.cells if results.runs[cell]]
     if not cells:
-        return f"`{study.name}`: not measured yet."
+        missing = f"`python -m forager.benchmarks.studies run {study.paper} --study {study.name}`"
+        return f"`{study.name}`: not measured yet; {missing} does it."
     table = summary_table(results, columns, cells=cells).markdown()
     runs = sum(len(found) for found in results.runs.values())
     seconds = sum(run.seconds for found in results.runs.values() for run in found.values())
-    head = f"<summary>{study.name}: {runs} runs, {seconds / 60:.0f} minutes</summary>"
-    return f'<details markdown="1">{head}\n\n{study.setting}\n\n{table}\n\n</details>'
+    heading = f"{study.name}: {runs} runs, {seconds / 60:.0f} minutes"
+    return unfolded(heading, f"{study.setting}\n\n{table}")

@@ -19,8 +19,7 @@ INTRODUCTION = (
     " The end is the mean of the last three evaluations. One in 25 rounds is evaluated: so ratios"
     " are coarse. Median over the seeds that get there, the lowest and the highest in brackets."
     " Beside it the difference of that accuracy to the reservoir's in points, with a 95 %"
-    " interval that is not corrected for their number. The claims above are about the server's"
-    " accuracy, in which devices count by their samples."
+    " interval that is not corrected for their number."
 )
 
 

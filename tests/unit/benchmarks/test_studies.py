@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from forager.benchmarks.studies.claims import (
     NOTHING,
     Claim,
     Trial,
+    claims_table,
     holm,
     logarithm,
     outcomes,
     rule,
+    tally,
     verdict,
 )
 from forager.benchmarks.studies.gcfl import images as gcfl_images
@@ -54,7 +57,7 @@ def test_records_stay_small():
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_cell_is_a_config_that_is_allowed(study):
-    own = ("study.", "corrupted", "records-lost", "attack")
+    own = ("study.", "corrupted", "records-lost", "attack", "limit.")
     for cell in study.cells:
         config = {k: v for k, v in cell.config.items() if not k.startswith(own)}
         if "study.data" in cell.config or "study.spread" in cell.config:
@@ -110,14 +113,17 @@ def claim(study, *pairs, expect="above"):
     ("pairs", "expect", "word"),
     [
         ([("high", "low")], "above", "held"),
-        ([("low", "high")], "above", "did not hold"),
-        ([("any", "low")], "above", "no difference shown"),
-        ([("high", "low"), ("any", "low")], "above", "held in part"),
-        ([("any", "low")], "not below", "held"),
-        ([("low", "high")], "not below", "did not hold"),
+        ([("low", "high")], "above", "refuted"),
+        ([("low", "low")], "above", "refuted"),
+        ([("any", "low")], "above", "undecided"),
+        ([("high", "low"), ("any", "low")], "above", "held"),
+        ([("any", "low"), ("high", "low")], "above", "held in part"),
+        ([("high", "low"), ("low", "high")], "above", "held in part"),
+        ([("any", "low")], "not below", "undecided"),
+        ([("low", "low")], "not below", "held"),
+        ([("low", "high")], "not below", "refuted"),
         ([("few", "low")], "not below", "held (preliminary)"),
-        ([("high", "low"), ("few", "low")], "above", "held"),
-        ([("low", "high"), ("few", "low")], "not below", "did not hold"),
+        ([("few", "low"), ("low", "high")], "not below", "refuted"),
     ],
 )
 def test_verdicts(study, pairs, expect, word):
@@ -159,10 +165,42 @@ def test_a_page_can_be_made_while_its_runs_are_going_on(tmp_path, monkeypatch, s
     assert ("gcfl-cifar.svg" in drawn) == ("gcfl-cifar.svg" in text) == (seeds > 0)
 
 
+def test_what_is_claimed_of_all_places_must_hold_in_all(study):
+    both = claim(study, ("high", "low"), ("any", "low"))
+    assert verdict(replace(both, everywhere=True), outcomes([both])) == "held in part"
+
+
+def test_other_claims_of_a_page_cost_a_claim_nothing(study):
+    one = claim(study, ("high", "low"))
+    many = [claim(study, ("any", "low")) for _ in range(100)]
+    assert verdict(one, outcomes([one, *many])) == "held"
+
+
+def test_places_beside_the_first_are_corrected_within_their_claim(study):
+    one = claim(study, ("any", "low"), *[("high", "low")] * 3)
+    p_values = [test.found.p_value for test in one.tests]
+    found = outcomes([one])
+    assert [found[t] for t in one.tests[1:]] == ["above"] * 3
+    assert found[one.tests[0]] == "level"
+    assert holm(p_values[1:])[0] == pytest.approx(3 * p_values[1])
+
+
 def test_a_correction_does_not_hide_harm(study):
     harm = claim(study, ("low", "high"), expect="not below")
     corrected = dict.fromkeys(harm.tests, "level")  # as among very many comparisons
-    assert verdict(harm, corrected) == "did not hold"
+    assert verdict(harm, corrected) == "refuted"
+
+
+def test_what_is_undecided_says_how_many_seeds_would_decide(study):
+    trial = Trial("any - low", study, "any", "low", final("a"), smallest=10.0)
+    one, needed = Claim("it helps", (trial,)), trial.would_decide()
+    assert Trial("any - low", study, "any", "low", final("a")).would_decide() is None
+    assert needed > one.tests[0].found.count
+    assert f"**undecided**: about {needed} seeds would decide" in claims_table([one])
+    assert "would decide" not in claims_table([claim(study, ("high", "low"))])
+    assert tally([one, claim(study, ("high", "low"))]) == (
+        "Of the paper's 2 claims: 1 held, 1 undecided."
+    )
 
 
 def test_what_was_not_run_is_called_so(study):

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import _answer_one, answer_one
 from forager.client_app.batch import ClientBatch, ClientRow
-from forager.client_app.device.file_lock import Claim, StateInUseError, hold
+from forager.client_app.device.file_lock import FileClaim, StateInUseError, hold
 from forager.client_app.device.state import ClientState, state_path
 from forager.core.config import default_config, read_config
 from forager.core.learning.gradient_rows import server_targets
@@ -199,7 +199,7 @@ def test_a_run_that_goes_back_does_not_see_its_own_future(
     assert device.train(6).content[CORESET]["round"] == 5
     assert not said
     assert device.train(4).content[CORESET]["round"] == 0
-    assert "is from round 6: not used, as this is round 4" in said[0]
+    assert "its state is from round 6, and this is round 4: it starts afresh" in said[0]
 
 
 def test_a_round_that_is_done_again_begins_as_it_did_before(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_rule_that_begins_to_look_has_no_need_of_an_old_model(tmp_path: Path) 
 
 
 def keep(path: Path, ready: Any, seconds: float) -> None:
-    claim = Claim(path, "camera")
+    claim = FileClaim(path, "camera")
     ready.set()
     time.sleep(seconds)
     claim.release()
@@ -334,7 +334,7 @@ def test_two_devices_with_one_folder_and_name_are_told_so(
 ) -> None:
     device = Device(tmp_path, **STREAM)
     other = in_another_process(lock_of(device), 60)
-    monkeypatch.setattr(Claim.__init__, "__defaults__", (0.1,))
+    monkeypatch.setattr(FileClaim.__init__, "__defaults__", (0.1,))
     try:
         reply = device.send("train", 1, {ARRAYS: to_record(MODEL)})
         assert reply.has_error()
@@ -415,7 +415,7 @@ def test_an_unclosed_request_is_in_nobodys_way(tmp_path: Path) -> None:
     left = row_of(device)
     left.state["mine"] = {"number": 1}
     with pytest.raises(StateInUseError, match="another process"):
-        Claim(lock_of(device), "0", patience=0.05)
+        FileClaim(lock_of(device), "0", patience=0.05)
     other = row_of(device)
     assert "mine" not in other.state
     other.state["mine"] = {"number": 2}

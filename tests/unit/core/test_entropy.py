@@ -92,7 +92,7 @@ def test_whether_a_run_is_simulated_is_never_read_from_a_config() -> None:
             for node in ast.walk(ast.parse(file.read_text()))
         )
     }
-    assert readers == {"client_app/clients.py", "client_app/identity.py"}
+    assert readers == {"client_app/clients.py"}
 
 
 def test_outside_simulation_no_seed_matters() -> None:

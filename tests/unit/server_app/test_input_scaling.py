@@ -8,7 +8,7 @@ import pytest
 import torch
 from fakes import FakeGrid, Notes, answer
 from flwr.app import Message, MetricRecord
-from forager.client_app.handlers.moments import moments
+from forager.client_app.handlers.questions import moments
 from forager.core.log.events import InputsScaled, Quarantined
 from forager.core.tasks import Split, TaskError, TaskSpec, load_task
 from forager.core.tasks.lazy import LazySplit

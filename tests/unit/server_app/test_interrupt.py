@@ -3,7 +3,7 @@ import signal
 import threading
 
 import pytest
-from forager.server_app.interrupt import Interrupted, stop_on_signals
+from forager.server_app.retries import Interrupted, stop_on_signals
 
 
 def interrupted_by(number: signal.Signals) -> None:

@@ -30,7 +30,7 @@ from forager.core.wire.keys import ARRAYS, CLIENT, CONFIG, METRICS, PAYLOAD, ROU
 from forager.server_app import post as posts
 from forager.server_app.loop import Loop
 from forager.server_app.post import Post
-from forager.server_app.retries import RunPlan
+from forager.server_app.retries import LoopPlan
 from forager.strategies.build import build_strategy
 from forager.strategies.federation import clock as clocks
 from forager.strategies.federation.federation import Federation
@@ -271,7 +271,7 @@ def loop_with(behaviour: Any, **keys: Any) -> tuple[Loop, Notes]:
         strategy,
         post,
         to_record(small_model()),
-        RunPlan(num_rounds=4),
+        LoopPlan(num_rounds=4),
         evaluate=lambda arrays: {"accuracy": 0.5, "loss": 1.0},
         callbacks=[],
     )

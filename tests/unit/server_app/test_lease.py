@@ -38,7 +38,7 @@ def test_a_run_whose_model_cannot_be_written_fails(tmp_path, monkeypatch) -> Non
         raise OSError(28, "No space left on device")
 
     _, run = loop(tmp_path)
-    monkeypatch.setattr("forager.server_app.callbacks.artifacts.write_atomically", full)
+    monkeypatch.setattr("forager.server_app.callbacks.best_model.write_atomically", full)
     with pytest.raises(RunFailed, match=r"could not write model\.safetensors"):
         run.run()
 

@@ -27,7 +27,7 @@ from forager.server_app import retries
 from forager.server_app.callbacks.base import Callback
 from forager.server_app.loop import Loop
 from forager.server_app.post import Post
-from forager.server_app.retries import RunFailed, RunPlan
+from forager.server_app.retries import LoopPlan, RunFailed
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.federation import Federation
@@ -73,7 +73,7 @@ def make(
     federation, notes = Federation(metrics=metrics), Notes()
     federation.journal = notes
     strategy = strategy or build_strategy(config, federation)
-    planned = {field.name for field in fields(RunPlan)}
+    planned = {field.name for field in fields(LoopPlan)}
     plan = {"num_rounds": 4, **{name: other.pop(name) for name in planned & other.keys()}}
     settings: dict[str, Any] = {
         "evaluate": lambda arrays: {"accuracy": 0.5, "loss": 1.0},
@@ -86,7 +86,7 @@ def make(
         deadline=config.round.deadline,
         poll=0.002,
     )
-    return Loop(strategy, post, to_record(small_model()), RunPlan(**plan), **settings), notes
+    return Loop(strategy, post, to_record(small_model()), LoopPlan(**plan), **settings), notes
 
 
 def test_runs_all_rounds_and_writes_them_down() -> None:

@@ -75,7 +75,7 @@ def test_what_they_raise_never_ends_a_run(tmp_path: Path, said: list[str]) -> No
     assert len((path / "rounds.csv").read_text().splitlines()) > 4
     failures = [line for line in said if "tracker is" in line]
     assert len(failures) == 3
-    assert failures[-1].endswith("the run goes on without it")
+    assert failures[-1].endswith("the run continues without it")
     assert Breaks.calls == 2  # and then never again
 
 

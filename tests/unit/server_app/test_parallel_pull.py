@@ -257,7 +257,7 @@ def test_a_message_in_another_s_name_is_an_error_of_who_announced_it() -> None:
     for name, forged in {"a": reply_to("a", node=8), "b": reply_to("c")}.items():
         store.take(reply_to(name), forged)
     found = pulled(store, "a", "b")
-    assert "another node's name" in found["a"].error.reason
+    assert "names another node" in found["a"].error.reason
     assert "another message" in found["b"].error.reason
     assert {reply.metadata.src_node_id for reply in found.values()} == {7}
 

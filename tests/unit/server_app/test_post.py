@@ -106,6 +106,16 @@ def test_what_fails_is_in_the_log_once(said: list[str]) -> None:
     assert said == [f"client {key} failed at train: client {key} broke" for key in "24"]
 
 
+def test_clients_that_fail_alike_share_a_line(said: list[str]) -> None:
+    def alike(message: Message, key: str, look: int) -> list[Message]:
+        return [Message(Error(0, "no memory"), reply_to=message)]
+
+    grid = FakeGrid(KEYS, dict.fromkeys("245", alike))
+    post, _ = make_post(grid)
+    exchanged(post, train_messages(grid))
+    assert said == ["client 2 and 2 others failed at train: no memory"]
+
+
 def test_late_ones_are_waited_for() -> None:
     grid = FakeGrid(KEYS, {"2": late(5), "4": late(9)})
     post, _ = make_post(grid)
@@ -226,7 +236,7 @@ def test_a_reply_of_another_node_than_was_asked_is_dropped_and_nobody_is_blamed(
     assert keys_of(grid, exchanged(post, train_messages(grid))) == [k for k in KEYS if k != "3"]
     (event,) = notes.of(Quarantined)
     assert (event.round, event.client) == (4, "?")
-    assert "another client was asked" in event.reason
+    assert "another client's request" in event.reason
     assert not post.federation.strikes
     assert notes.of(Exchanged)[0].late == ["3"], "it may still answer itself"
 

@@ -133,7 +133,7 @@ def _against(
     }
     found = {}
     for name, (axis, column, judged_by, close) in wanted.items():
-        gap = at_equal(runs, comparison.runs[best], axis, column)
+        gap = at_equal(runs, comparison.runs[best], AXES[axis], column)
         found[name] = Gap(**vars(gap), verdict=judge(gap, judged_by, close))
     return found
 

@@ -36,7 +36,7 @@ def verdict(found: Document) -> list[str]:
         lines.append(f"With {plural(len(found.seeds), 'seed')} chance cannot be judged well.")
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found.strategies if f.failed]
     if failed:
-        lines.append(f"Failed: {', '.join(failed)}; runs.jsonl says why.")
+        lines.append(f"Failed: {', '.join(failed)}; runs.jsonl has the reasons.")
     return [line for line in lines if line]
 
 
@@ -149,8 +149,8 @@ def _compressed(found: Sequence[StrategyFinding], baseline: str) -> str:
     told = ", ".join(f"{name} (uplink='{uplink}')" for name, uplink in others.items())
     uplink = next(iter(others.values()))
     return (
-        f"Not only who trains differs, but also what is sent: {told}; {baseline} has "
-        f"uplink='{usual}'. Add \"{baseline} uplink='{uplink}'\" to tell the two apart."
+        f"The strategies differ in more than selection: {told}; {baseline} has "
+        f"uplink='{usual}'. Add \"{baseline} uplink='{uplink}'\" to separate the effects."
     )
 
 

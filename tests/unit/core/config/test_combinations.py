@@ -24,10 +24,12 @@ ONLY_A_MODEL = {
     "aggregator": {
         *("fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"),
         *("median", "trimmed-mean", "krum", "multi-krum", "bulyan"),
+        *("clipped-mean", "fltrust"),
     },
-    "uplink": {"dense", "top-k", "top-k-plain", "compact"},
+    "uplink": {"dense", "int8", "top-k", "top-k-plain", "compact"},
     "weighting": {"examples", "uniform"},
     "serving": {"model", "best"},
+    "work": {"same", "by-speed"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
@@ -165,7 +167,7 @@ def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str)
     if similarity in COMPARED[cohorts]:
         assert text == ""
     else:
-        needs = "something must say how similar clients are; allowed is"
+        needs = "set a similarity; allowed is"
         verb = needs if cohorts in ("similarity", "neighbours") else "needs"
         assert f"cohorts = {cohorts!r}: {verb} similarity = " in text
         assert all(name in text for name in COMPARED[cohorts])

@@ -32,7 +32,8 @@ def test_what_a_method_does_not_read_of_its_sections_is_named(method: Method) ->
 @EVERY
 def test_what_belongs_to_other_methods_is_named(method: Method) -> None:
     config = config_with(method.axis, method.name)
-    for_all = {"aggregation.buffer", "aggregation.staleness"}  # whatever the method
+    # whatever the method
+    for_all = {"aggregation.buffer", "aggregation.staleness", "aggregation.late"}
     if method.axis != "aggregator":
         for_all.add("aggregation.learning-rate")  # of fedavg
     assert set(unused_keys(config, OTHER)) == set(OTHER) - set(method.keys_read()) - for_all

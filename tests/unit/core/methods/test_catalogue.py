@@ -131,6 +131,7 @@ def test_defaults_are_the_plain_choices() -> None:
         "privacy": "none",
         "weighting": "examples",
         "serving": "model",
+        "work": "same",
     }
 
 

@@ -33,10 +33,10 @@ def test_sound_data_are_not_talked_about() -> None:
             {"kind": "regression", "kind_chosen": False, "targets": LABELS[:, None] * 1.0},
             r"decimal point \(0.0, 1.0, 2.0, ...\) .* set data.kind = 'classification'",
         ),
-        ({"x": FLAT * [1, 5000]}, "column 1 of the inputs varies .* column 0; set data.scale"),
+        ({"x": FLAT * [1, 5000]}, "input column 1 varies .* column 0; set data.scale"),
         (
             {"x": FLAT + np.array([0, 2000])},
-            "column 1 of the inputs has values up to 2e.03; set data.scale",
+            "input column 1 has values up to 2,00.; set data.scale",
         ),
         ({"test_size": 1}, "the server tests on one row"),
         ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where R2 and AUC"),

@@ -4,10 +4,8 @@ from forager.selectors.similarities.histograms import (
     histogram_similarity,
     js_divergence,
     mixture_divergence,
-    wasserstein_distance,
 )
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import wasserstein_distance as scipy_wasserstein
 
 
 def random_histograms(count: int, classes: int = 10) -> np.ndarray:  # type: ignore[type-arg]
@@ -23,21 +21,13 @@ def test_js_equals_the_square_of_scipys_distance_in_bits() -> None:
     assert js_divergence([0, 7], [2, 0]) == 1
 
 
-def test_wasserstein_is_over_class_numbers_not_over_heights() -> None:
-    p, q = random_histograms(2)
-    classes = np.arange(10)
-    assert wasserstein_distance(p, q) == pytest.approx(scipy_wasserstein(classes, classes, p, q))
-    assert wasserstein_distance([4, 0, 0], [0, 4, 0]) == 1  # the heights are the same numbers
-
-
-@pytest.mark.parametrize("measure", ["js", "wasserstein"])
-def test_oracle_is_a_similarity(measure: str) -> None:
-    similarity = histogram_similarity(random_histograms(6), measure)
+def test_oracle_is_a_similarity() -> None:
+    similarity = histogram_similarity(random_histograms(6))
     np.testing.assert_allclose(similarity, similarity.T)
     np.testing.assert_allclose(np.diag(similarity), 1)
     assert similarity.min() >= 0
-    assert histogram_similarity([[1, 0, 0], [0, 0, 1]], measure)[0, 1] == 0
-    assert histogram_similarity([[3, 1]], measure).tolist() == [[1.0]]
+    assert histogram_similarity([[1, 0, 0], [0, 0, 1]])[0, 1] == 0
+    assert histogram_similarity([[3, 1]]).tolist() == [[1.0]]
 
 
 def test_oracle_entries_are_those_of_the_pairs() -> None:
@@ -63,8 +53,6 @@ def test_what_is_no_histogram_is_refused(histogram: list[float]) -> None:
 
 
 def test_bad_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="measure"):
-        histogram_similarity([[1, 2]], "cosine")
     with pytest.raises(ValueError, match="neighbours"):
         mixture_divergence(np.eye(2), [[1, 2], [2, 1]], neighbours=2)
     with pytest.raises(ValueError, match="similarity"):

@@ -87,17 +87,14 @@ def test_candidates_hold_the_neighbours_and_few_others() -> None:
     assert pairs == {(i, j) for i in range(100) for j in index.query(supports[i]) if i < j}
 
 
-def test_jaccard_takes_keys_and_supports_and_matches_the_matrix() -> None:
+def test_jaccard_takes_keys_and_supports() -> None:
     supports = clustered_supports(1, clusters=2, members=3)
     index = MinHashIndex(hashes=256, bands=64, seed=0)
     for key, support in enumerate(supports):
         index.add(f"client {key}", support)
-    matrix = index.jaccard_matrix()
-    assert matrix[0, 1] == index.jaccard("client 0", "client 1")
-    assert matrix[0, 1] == index.jaccard(supports[0], supports[1])
-    assert (np.diag(matrix) == 1).all()
-    exact = overlap(supports[0], supports[1])
-    assert abs(overlap_from_jaccard(matrix[0, 1]) - exact) < 0.1
+    found = index.jaccard("client 0", "client 1")
+    assert found == index.jaccard(supports[0], supports[1])
+    assert abs(overlap_from_jaccard(found) - overlap(supports[0], supports[1])) < 0.1
     with pytest.raises(KeyError, match="nobody"):
         index.jaccard("client 0", "nobody")
 
@@ -120,16 +117,6 @@ def test_a_key_added_again_is_replaced_and_a_removed_one_is_gone() -> None:
     index.remove("a")
     assert (len(index), index.query(range(1000, 1100)), index.candidate_pairs()) == (0, [], [])
     assert not any(index._tables)
-
-
-def test_state_survives() -> None:
-    index, again = MinHashIndex(64, 16, seed=0), MinHashIndex(64, 16, seed=0)
-    for key, support in enumerate(clustered_supports(2, clusters=3, members=4)):
-        index.add(key, support)
-    again.add("stale", range(10))
-    again.load_state_dict(index.state_dict())
-    assert again.candidate_pairs() == index.candidate_pairs()
-    np.testing.assert_array_equal(again.jaccard_matrix(), index.jaccard_matrix())
 
 
 def test_bad_arguments_are_refused() -> None:

@@ -28,6 +28,7 @@ from forager.strategies.aggregation.flower_aggregator import (
     FlowerAggregator,
     _quick_collections,
 )
+from forager.strategies.aggregation.fltrust import FLTrust
 from forager.strategies.aggregation.paced import PacedAvg
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of
 
@@ -54,6 +55,9 @@ def stock(aggregator: str) -> FlowerAggregator:
     config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
     layer = load(methods("aggregator")[aggregator].core)(config)
     assert isinstance(layer, FlowerAggregator)
+    if isinstance(layer.inner, FLTrust):  # the models of these tests are of no task
+        inner = layer.inner
+        inner.own_update = lambda server_round: np.zeros_like(inner.flat(inner.current))  # type: ignore[method-assign]
     return layer
 
 
@@ -237,9 +241,7 @@ def test_no_client_makes_up_integers(aggregator: str) -> None:
         lies = {n: np.full_like(a, 2**40) for n, a in arrays.items() if a.dtype.kind == "i"}
         return [answer(message, {**records, ARRAYS: to_record({**arrays, **lies})})]
 
-    config = read_config({"aggregator": aggregator, "num-clients": 8, "clients-per-round": 8})
-    layer = load(methods("aggregator")[aggregator].core)(config)
-    got, _ = one_round(layer, to_record(model), FakeGrid(KEYS, {"3": lie}))
+    got, _ = one_round(stock(aggregator), to_record(model), FakeGrid(KEYS, {"3": lie}))
     assert got is not None
     assert from_record(got)["positions"].tolist() == [0, 1, 2, 3]
     assert 5 < from_record(got)["norm.num_batches_tracked"] <= 5 + 1 + 7

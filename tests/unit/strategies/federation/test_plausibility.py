@@ -91,3 +91,50 @@ def test_what_an_older_version_accepted_is_forgotten() -> None:
     usual = UsualSize(factor=2.0)
     usual.load_state_dict([1e-6] * 100)
     assert not usual.state_dict()
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.3, 0.5, 0.6])
+@pytest.mark.parametrize("seed", range(5))
+def test_honest_sizes_that_shrink_and_differ_by_chance_are_never_absurd(
+    spread: float, seed: int
+) -> None:
+    rng, usual = np.random.default_rng(seed), UsualSize(factor=5.0)
+    for number in range(300):
+        keys = rng.choice(6, 5, replace=False).astype(str)
+        sizes = 0.17 / (1 + number / 10) * rng.lognormal(sigma=spread, size=5)
+        play(usual, number, dict(zip(keys, sizes.tolist(), strict=True)))
+        assert sizes.max() <= usual.most(math.inf)
+
+
+@pytest.mark.parametrize(("spread", "most"), [(0.1, 10), (0.3, 30)])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_three_of_ten_cannot_make_room_by_a_spread_of_their_own(
+    attack: str, spread: float, most: float
+) -> None:
+    rng, usual = np.random.default_rng(0), UsualSize(factor=5.0)
+    for number in range(60):
+        sizes = rng.lognormal(sigma=spread, size=7).tolist()
+        lies = dict.fromkeys(LIARS, ATTACKS[attack](number))
+        play(usual, number, dict(zip(HONEST, sizes, strict=True)) | lies)
+        assert usual.most(math.inf) < most
+
+
+def test_the_spread_raises_a_limit_three_times_at_most() -> None:
+    usual = UsualSize(factor=5.0)
+    usual.hear("abcdef", [1e-6, 1e-3, 1.0, 1.0, 1e3, 1e6])
+    assert usual.most(math.inf) == 15.0
+
+
+def test_what_is_claimed_in_a_round_makes_no_room_in_it() -> None:
+    usual = UsualSize(factor=5.0)
+    play(usual, 1, HONEST)
+    limit = usual.most(math.inf)
+    usual.settle()
+    usual.hear(HONEST, [10.0**number for number in range(len(HONEST))])
+    assert usual.most(math.inf) == limit
+
+
+def test_one_claim_of_an_older_version_is_taken_back() -> None:
+    usual = UsualSize(factor=2.0)
+    usual.load_state_dict({"a": 1.0, "b": 2.0, "c": 3.0})
+    assert usual.median == 2.0

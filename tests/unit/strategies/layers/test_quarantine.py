@@ -317,7 +317,7 @@ def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
     (event,) = notes.of(Quarantined)
     assert (event.client, event.reason) == (
         Roster.nameless(503),
-        "num-examples = 200, more than 102.5",
+        "num-examples = 200, more than 163.1",
     )
     wanted, _ = one_round(quarantine()[0], arrays, FakeGrid(GOOD), 3)
     assert_same(got, wanted, rtol=1e-5)

@@ -19,7 +19,7 @@ from forager.tools.flower.env import PROJECT, app_folder, superlink_name
 from typer.testing import CliRunner
 
 COMMANDS = [
-    *("run", "resume", "compare", "watch", "report", "donors", "predict"),
+    *("run", "resume", "compare", "watch", "report", "donors", "predict", "export"),
     *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 ]
 
@@ -59,8 +59,8 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
             ["run", "--local", "-c", "task='diabetes' strategy='gcfl'"],
             "data-selector can be full,",
         ),
-        (["run", "--local", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
-        (["run", "-c", "model='nowhere:build'"], "importing 'nowhere' raised"),
+        (["run", "--local", "-c", "model='nowhere:build'"], "No module named 'nowhere'"),
+        (["run", "-c", "model='nowhere:build'"], "No module named 'nowhere'"),
         (["resume"], "holds no run yet"),
         (["report", "nothing"], "'nothing' is not the folder of a run"),
         (["watch", "nothing"], "'nothing' is not the folder of a run"),
@@ -92,7 +92,7 @@ def test_what_flower_would_find_late_is_found_early(
     (place / "mytask.py").write_text("def load(): ...")
     assert main(["run", "-c", "task='mytask:load'"]) == 2
     said = capsys.readouterr().err
-    assert "does not travel with the app" in said
+    assert "is not sent to clients with the app" in said
     assert "--local" in said
 
 
@@ -160,7 +160,7 @@ def test_the_doctor_survives_what_it_finds(
     def _broken() -> checks.Finding:
         raise RuntimeError("no luck")
 
-    quick = (checks._python, checks._disk, checks._data, checks._ports)
+    quick = (checks._machine, checks._disk, checks._data, checks._ports)
     monkeypatch.setattr(checks, "_CHECKS", quick)
     assert main(["doctor"]) == 0
     monkeypatch.setattr(checks, "_CHECKS", (*quick, _broken))
@@ -236,7 +236,7 @@ def test_a_run_in_this_process_that_was_stopped_says_how_to_go_on(
     )
     keys = "callbacks='stopping:Stop' num-clients=2 run-name='cut' report=false"
     assert main(["run", "--local", "-c", keys]) == 130
-    assert re.search(r"To go on: .*resume runs/cut --local", capsys.readouterr().out)
+    assert re.search(r"To continue: .*resume runs/cut --local", capsys.readouterr().out)
 
 
 def test_a_run_on_devices_is_never_continued_by_a_simulation(

@@ -6,14 +6,18 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from forager.tools.cli.app import main
 from forager.tools.cli.options import REFUSED
 from forager.tools.flower.env import PROGRAMS, PROJECT, environment, run_config
 from forager.tools.flower.packing import copy_to_pack, own_code
+from safetensors.torch import load_file
+from torch import nn
 
 NAME, MODULE = "moon-shot", "moon_shot"
 
@@ -88,13 +92,13 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
     keys = "strategy='fedavg' num-server-rounds=3 run-name='first' report=false"
     assert main(["run", "--local", "-c", keys]) == 0
     said = capsys.readouterr().out
-    assert re.search(r"^rounds +3$", said, re.MULTILINE)
+    assert re.search(r"^rounds +3 in ", said, re.MULTILINE)
     config = json.loads((app / "runs/first/config.json").read_text())
     assert config["overrides"]["task"] == f"{MODULE}.task:Task"
     assert config["num-clients"] == 8
 
     assert main(["resume", "--local", "-c", "num-server-rounds=4"]) == 0  # its own code is trusted
-    assert re.search(r"^rounds +4$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^rounds +4\b", capsys.readouterr().out, re.MULTILINE)
     assert main(["report"]) == 0
     assert (app / "runs/first/report.html").exists()
 
@@ -105,6 +109,19 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
     accuracy = re.search(r"accuracy: ([0-9.]+) %", capsys.readouterr().out)
     assert accuracy
     assert float(accuracy[1]) > 80
+    # Without Forager: the module, and its arrays
+    model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
+    model.load_state_dict(load_file("runs/first/best.safetensors"))
+    expected = model(torch.from_numpy(data["x_test"])).argmax(1).numpy()
+    assert main(["predict", "latest", "new.npz", "--out", "best.npz", "--best"]) == 0
+    with np.load("best.npz") as answers:
+        np.testing.assert_array_equal(answers["classes"], expected)
+    if find_spec("onnxscript") is None:
+        assert main(["export", "latest", "--onnx", "model.onnx"]) == REFUSED
+        assert "pip install 'forager-fl[onnx]'" in capsys.readouterr().err
+    else:
+        assert main(["export", "latest", "--onnx", "model.onnx"]) == 0
+        assert (app / "model.onnx").stat().st_size > 0
     with np.load("answers.npz") as answers:
         assert answers["classes"].shape == (400,)
         np.testing.assert_allclose(answers["probabilities"].sum(axis=1), 1, rtol=1e-5)

@@ -10,8 +10,7 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from forager.client_app import app
 from forager.client_app.batch import ClientBatch
-from forager.client_app.clients import VirtualClients
-from forager.client_app.identity import client_keys
+from forager.client_app.clients import VirtualClients, client_keys
 from forager.core.config import default_config, read_config
 from forager.core.log.events import Contributed, Quarantined
 from forager.core.tasks import load_task

@@ -136,7 +136,7 @@ def test_a_strategy_that_fails_does_not_stop_the_others(
 ) -> None:
     monkeypatch.setenv("FAKE_BROKEN", "scaffold")
     assert run(tmp_path / "out") == 1
-    assert "Failed: scaffold (2 runs); runs.jsonl says why." in capsys.readouterr().out
+    assert "Failed: scaffold (2 runs); runs.jsonl has the reasons." in capsys.readouterr().out
     monkeypatch.delenv("FAKE_BROKEN")
     taken(calls)
     assert run(tmp_path / "out") == 0
@@ -235,7 +235,7 @@ def test_a_comparison_says_its_goal_first_and_keeps_the_page_of_another(
     assert "goal: accuracy on the server's test data decides (--goal clients" in said.err
     assert "Judged by accuracy on the server's test data:\nRun fedyogi" in said.out
     assert "cosage: client-selector='cosage' weighting='uniform' uplink='top-k-plain'" in said.out
-    assert "Add \"fedavg uplink='top-k-plain'\" to tell the two apart" in said.out
+    assert "Add \"fedavg uplink='top-k-plain'\" to separate the effects" in said.out
     assert run(folder, "fedavg uplink='top-k-plain'") == 0
     assert run(folder, seeds=3) == 0  # the same comparison, with more seeds
     assert len(written(folder)) == len(written(folder, "html")) == 2

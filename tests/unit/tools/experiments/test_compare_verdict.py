@@ -118,7 +118,7 @@ def test_equal_bytes_cut_the_costly_run_short() -> None:
     for number, row in enumerate(rising):
         row["accuracy"] = number / 100
     cheap, costly = {0: record("a", 0, steady)}, {0: record("b", 0, rising)}
-    assert at_equal(cheap, costly, "rounds", "accuracy").mean < -0.2
+    assert at_equal(cheap, costly, "round", "accuracy").mean < -0.2
     # 1,000 bytes pay for ten rounds of the other, of which the last fifth counts.
     gap = at_equal(cheap, costly, "bytes", "accuracy")
     assert gap.mean == pytest.approx(level(steady, "accuracy") - (0.09 + 0.10) / 2)
@@ -129,7 +129,7 @@ def test_failed_runs_are_told_and_the_rest_compared() -> None:
     found.failures.append(record("broken", 1, [], "RuntimeError"))
     lines = verdict(found)
     assert lines[0] == "Run fedavg: there was nothing to compare it with."
-    assert lines[-1] == "Failed: broken (1 run); runs.jsonl says why."
+    assert lines[-1] == "Failed: broken (1 run); runs.jsonl has the reasons."
     nothing = verdict(comparison({"fedavg": [], "broken": [], "x": [rows(0.1, 3)]}, x=0))
     assert nothing == ["No strategy can be recommended: every run to the end failed."]
 

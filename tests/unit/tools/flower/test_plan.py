@@ -45,7 +45,7 @@ def test_a_module_elsewhere_does_not(
     with pytest.raises(ConfigError) as caught:
         plan({"task": "blobs", key: "faraway:build"}, app)
     assert f"{key} = 'faraway:build'" in str(caught.value)
-    assert "does not travel with the app" in str(caught.value)
+    assert "is not sent to clients with the app" in str(caught.value)
 
 
 def test_a_copy_beside_the_settings_is_what_clients_get(

@@ -122,7 +122,7 @@ def test_the_page_says_in_words_what_happened(tmp_path: Path) -> None:
     assert "RuntimeError: out of memory" in page.text
     assert 'forager run -c "rounds=10"' in page.text
     assert '--federation-config "num-supernodes=10" -c "rounds=10"' in page.text
-    assert page.tags.count("svg") == page.tags.count("figcaption") == 8
+    assert page.tags.count("svg") == page.tags.count("figcaption") == 7
 
 
 def test_the_page_says_what_a_sparse_uplink_spared(tmp_path: Path) -> None:

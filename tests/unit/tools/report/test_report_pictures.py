@@ -52,7 +52,7 @@ def all_names() -> list[str]:
 
 def test_every_picture_has_a_name_of_its_own_and_a_caption() -> None:
     found, pictures = all_names(), pictures_of(History.from_events(EVENTS))
-    assert len(found) == len(set(found)) == len(pictures) == 23
+    assert len(found) == len(set(found)) == len(pictures) == 21
     history = History.from_events(EVENTS)
     captions = [re.sub("<[^>]*>", "", picture.words(history)) for picture in pictures]
     assert all(len(caption) > 60 for caption in captions)

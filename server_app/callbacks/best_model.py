@@ -1,0 +1,132 @@
+"""Keep the best model of a run beside its last."""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from ...core.storage.files import write_atomically
+from ...core.tasks.metrics import ACCURACY, Metric
+from ...core.tasks.scaling import scaling_of
+from ...core.wire.arrays import from_record
+from ..loop import Loop
+from ..run_folder import RunFolder
+from .base import Callback
+
+_log = logging.getLogger("forager")
+Frozen = Callable[[], dict[str, NDArray[Any]]]
+
+
+class BestModel(Callback):
+    """Leave ``best.safetensors`` behind: the model of the round whose main metric was best.
+
+    With cohorts, each one's is beside it, and what clients reach on their own data decides. It is
+    written every few rounds, as checkpoints are, and at the end; a resumed run goes on from it.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        every: int = 1,
+        metric: Metric = ACCURACY,
+        on_clients: bool = False,
+        frozen: Frozen = dict,
+    ) -> None:
+        self.folder, self.every, self.metric = folder, every, metric
+        self.on_clients, self.frozen = on_clients, frozen
+        self.round, self.value = -1, math.nan
+        self._unwritten: dict[str, ArrayRecord] = {}
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Forget a best whose model is not there any more, or of a round to be played again."""
+        if self.round != _round_in(self.folder):
+            self.round, self.value = -1, math.nan
+            self._drop()
+
+    def on_roll_back(self, loop: Loop) -> None:
+        """Forget what was best of rounds that failed."""
+        self._unwritten = {}
+        self.on_run_start(loop)
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Look at the newest value, and keep the model if it is the best."""
+        value = loop.own_score if self.on_clients else loop.score
+        new = loop.evaluated_round == loop.round and value is not None
+        if new and (math.isnan(self.value) or self.metric.gain(value, over=self.value) > 0):
+            self.round, self.value = loop.round, float(value)
+            models = loop.strategy.models(loop.arrays)
+            own = {name: arrays for name, (arrays, _) in models.items()} if len(models) > 1 else {}
+            self._unwritten = {"": loop.arrays, **own}
+        if self.every and loop.round % self.every == 0:
+            self._write(loop)
+        return None
+
+    def on_run_end(self, loop: Loop) -> None:
+        """Write what is not written yet."""
+        self._write(loop)
+
+    def _write(self, loop: Loop) -> None:
+        if not self._unwritten:
+            return
+        self.folder.check_lease()
+        found = {"round": self.round, "metric": self.metric.name, "value": self.value}
+        try:
+            for name, arrays in self._unwritten.items():
+                write_model(
+                    *(self.folder.best_path(name), {**self.frozen(), **from_record(arrays)}),
+                    about={"best": found | input_scale(loop.federation.scale)},
+                )
+        except OSError as error:  # a full disk may not end the run
+            _log.warning("the best model is not saved yet: %s; it is tried again", error)
+            return
+        self._drop(but=self._unwritten)  # cohorts that are gone
+        self._unwritten = {}
+
+    def _drop(self, but: Iterable[str] = ()) -> None:
+        stay = {self.folder.best_path(name) for name in but}
+        for path in {*self.folder.path.glob("best*.safetensors")} - stay:
+            path.unlink(missing_ok=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return which round was best."""
+        return {"round": self.round, "value": None if math.isnan(self.value) else self.value}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned; nothing from runs that kept no best model."""
+        self.round = int(state.get("round", -1))
+        value = state.get("value")
+        self.value = math.nan if value is None else float(value)
+
+
+def write_model(path: Path, arrays: dict[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
+    """Write arrays as safetensors, with one thing that is known about them as JSON.
+
+    Not more than one: safetensors writes several in any order, and equal runs leave equal files.
+    """
+    metadata = {name: json.dumps(value) for name, value in about.items()}
+    write_atomically(path, save(arrays, metadata=metadata or None))
+
+
+def input_scale(text: str) -> dict[str, Any]:
+    """Return what must be done to inputs before a model sees them; nothing if nothing."""
+    scaling = scaling_of(text)
+    if scaling is None:
+        return {}
+    return {"input-scale": {"mean": scaling.mean.tolist(), "spread": scaling.spread.tolist()}}
+
+
+def _round_in(folder: RunFolder) -> int:
+    """Return the round of the best model that a folder holds; -1 if it holds none."""
+    try:
+        with safe_open(folder.best_path(), "numpy") as file:
+            return int(json.loads(file.metadata()["best"])["round"])
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError):
+        return -1

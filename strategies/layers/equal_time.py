@@ -1,0 +1,100 @@
+"""Clients train for as many steps as their speed allows, so that all finish together."""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from ...core.config import RunConfig
+from ...core.learning.train_settings import local_steps, train_settings
+from ...core.wire.keys import NUM_EXAMPLES, SECONDS, STEPS, WORK
+from ...core.wire.records import filled
+from ...core.wire.replies import Replies
+from ...core.wire.requests import Requests
+from ...core.wire.schemas import MOST_SAMPLES
+from ...selectors.equal_time import steps_by_speed
+from .base import Layer
+
+_MOST = 10_000  # clients that are remembered
+_LONGEST = 1e9  # seconds that a client may claim
+
+
+class EqualTime(Layer):
+    """Give each client its steps, by the seconds that it said the last ones took.
+
+    It stands outside the quarantine, so that it sees numbers of samples as clients send them: a
+    client that lies changes nobody's work but its own, by a factor of 20 at most.
+    """
+
+    def __init__(self, inner: Strategy, steps_of: Callable[[float], int]) -> None:
+        super().__init__(inner)
+        self._steps_of = steps_of  # the usual steps of a client with so many samples
+        self._known: dict[str, tuple[int, float]] = {}  # usual steps, and seconds of one
+        self._given: dict[str, int] = {}  # of the last message
+
+    @classmethod
+    def of_run(cls, inner: Strategy, config: RunConfig) -> "EqualTime":
+        """Return the layer that a config describes."""
+        return cls(inner, partial(local_steps, train_settings(config, 1)))
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Say how many steps each client takes; those not known yet take the usual ones."""
+        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
+        if requests is None:
+            return []
+        keys = self.federation.keys(requests.nodes)
+        told = [self._known.get(key, (0, math.nan)) for key in keys]
+        steps = steps_by_speed([usual for usual, _ in told], [pace for _, pace in told]).tolist()
+        for key, own, (usual, _) in zip(keys, steps, told, strict=True):
+            self._given[key] = own if usual else 0
+        work = [self._given[key] for key in keys]
+        made = {own: filled(ConfigRecord, {STEPS: own}) for own in set(work) if own}
+        requests.put_column(WORK, [made.get(own) for own in work])
+        return requests
+
+    def take(self, server_round: int, replies: Replies) -> Replies:
+        """Learn how fast clients are."""
+        self._learn(replies)
+        return replies
+
+    def hear(self, server_round: int, replies: Replies) -> None:
+        """Learn it from late replies too."""
+        self._learn(replies)
+        super().hear(server_round, replies)
+
+    def _learn(self, replies: Replies) -> None:
+        columns = replies.metrics
+        if SECONDS not in columns or NUM_EXAMPLES not in columns:
+            return
+        rows = zip(columns[SECONDS], columns[NUM_EXAMPLES], strict=True)
+        for key, (seconds, samples) in zip(self.federation.keys(replies.nodes), rows, strict=True):
+            if not (_within(seconds, _LONGEST) and _within(samples, MOST_SAMPLES)):
+                continue
+            usual = max(1, self._steps_of(math.ceil(samples)))
+            pace = seconds / (self._given.get(key) or usual)
+            before = self._known.pop(key, (usual, pace))[1]
+            self._known[key] = usual, float(np.sqrt(before * pace))
+        for old in list(self._known)[: max(0, len(self._known) - _MOST)]:
+            del self._known[old]
+            self._given.pop(old, None)
+
+    def own_state(self) -> dict[str, Any]:
+        """Return what is known of the clients, and what they were given."""
+        known = {key: list(told) for key, told in self._known.items()}
+        return {"known": known, "given": dict(self._given)}
+
+    def load_own_state(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`own_state` returned."""
+        self._known = {k: (int(usual), pace) for k, (usual, pace) in state["known"].items()}
+        self._given = dict(state["given"])
+
+
+def _within(value: Any, most: float) -> bool:
+    return isinstance(value, int | float) and 0 < value <= most
