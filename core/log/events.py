@@ -249,6 +249,16 @@ class Decided(Event):
     decision: str = ""
 
 
+class Examined(Event):
+    """What a round showed of its clients, for a diagnosis: columns in the clients' order."""
+
+    name = "examined"
+    of_data = frozenset({"columns", "facts"})
+    clients: list[str] = []
+    columns: Mapping[str, Sequence[Any]] = {}
+    facts: Mapping[str, Any] = {}  # what the server found by itself
+
+
 class SparseUplinkUsed(Event):
     """Bytes of sparse updates, and of the models that they stand for."""
 
