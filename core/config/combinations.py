@@ -68,14 +68,7 @@ def check_simulated(config: RunConfig) -> None:
 
 
 def unwise(config: RunConfig) -> list[str]:
-    """Return what works together, but badly.
-
-    >>> from .reading import read_config
-    >>> unwise(read_config({"aggregator": "median", "uplink": "top-k"}))[0][:47]
-    "aggregator = 'median' with uplink = 'top-k': mo"
-    >>> unwise(read_config({"uplink": "top-k"}))
-    []
-    """
+    """Return what works together, but badly."""
     axes = config.axes()
     return [
         f"{method} with {axis} = {name!r}: {why}"
@@ -86,13 +79,7 @@ def unwise(config: RunConfig) -> list[str]:
 
 
 def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
-    """Return the keys that were set to something else than their default, and nothing reads.
-
-    >>> from .reading import read_config
-    >>> given = {"strategy": "auxo", "cohort.number": 5, "auxo.parts": 2}
-    >>> unused_keys(read_config(given), given)
-    ['cohort.number']
-    """
+    """Return the keys that were set to something else than their default, and nothing reads."""
     defaults = RunConfig().flat()
     used = {key for method in chosen(config.axes()) for key in method.keys_read()}
     known = {key for section in all_settings() for key in section.own_keys()}

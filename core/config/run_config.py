@@ -186,11 +186,7 @@ else:
 
 
 def flattened(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Write nested tables as dotted keys.
-
-    >>> flattened({"seed": 1, "cosage": {"silent-ratio": 0.1}})
-    {'seed': 1, 'cosage.silent-ratio': 0.1}
-    """
+    """Write nested tables as dotted keys."""
     result: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):

@@ -86,6 +86,26 @@ class EarlyStopCallback(Callback):
         self._without, self._seen = int(state["without"]), int(state["seen"])
 
 
+class Budget(Callback):
+    """End the run before a round that would spend more than it may; 0 means no limit."""
+
+    def __init__(self, most_bytes: int, most_seconds: float) -> None:
+        self.most_bytes, self.most_seconds = most_bytes or math.inf, most_seconds or math.inf
+        self._bytes, self._began = 0, math.nan
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Look at the clock of the runtime."""
+        self._began = loop.grid.clock.now()
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Expect of the next round as many bytes as the last one took."""
+        exchange, spent = loop.train_exchange, loop.grid.clock.now() - self._began
+        last = exchange.bytes_down + exchange.bytes_up if exchange is not None else 0
+        self._bytes += last
+        over = self._bytes + last > self.most_bytes or spent > self.most_seconds
+        return "early-stop" if over else None
+
+
 class ClassesOfClients(Callback):
     """After the first round: Flower's simulation starts the ServerApp before its clients."""
 

@@ -14,11 +14,10 @@ from ...core.log.events import SparseUplinkUsed
 from ...core.methods.catalogue import methods
 from ...core.methods.top_k import TopKMethod
 from ...core.wire import int8
-from ...core.wire.arrays import from_record
+from ...core.wire.arrays import from_record, record_bytes
 from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply, SparseTold
-from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode_rows
 from ..federation.ledger import Assignment
 from .base import Layer, Outcome

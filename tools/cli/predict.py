@@ -50,6 +50,7 @@ def predict(
     import numpy as np
 
     from ...core.tasks.metric_text import label, written
+    from ...core.tasks.problems import Classification
     from .. import predict as models
     from ..flower.env import app_settings
     from ..trust import find_own_modules
@@ -69,7 +70,7 @@ def predict(
         if trust or app_settings():
             find_own_modules()
         task = models.task_of_run(folder, trust=trust)
-        problem = task.problem if task else models.Classification()
+        problem = task.problem if task else Classification()
         inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
         if client:
             cohort = models.cohort_of(folder, client)

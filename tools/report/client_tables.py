@@ -8,7 +8,7 @@ from ...core.log.events import ClassesSpread, Contributed
 from ...selectors.similarities.skew import label_skew, quantity_skew
 from .formatting import data_size, percent
 from .history import History
-from .tables import folded_table, text
+from .html_page import folded_table, text
 from .trouble_charts import slow_clients
 
 MOST_PROBLEMS = 200

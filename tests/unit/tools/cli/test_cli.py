@@ -19,7 +19,7 @@ from forager.tools.flower.env import PROJECT, app_folder, superlink_name
 from typer.testing import CliRunner
 
 COMMANDS = [
-    *("run", "resume", "compare", "watch", "report", "donors", "predict", "export"),
+    *("run", "resume", "diagnose", "compare", "watch", "report", "donors", "predict", "export"),
     *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 ]
 
