@@ -22,6 +22,7 @@ from ..core.learning.smoke_check import try_out
 from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
+from ..core.methods.diagnose import Diagnosis
 from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
 from ..core.tasks.metric_text import check_metrics
@@ -41,7 +42,7 @@ from .callbacks.base import Callback
 from .callbacks.best_model import BestModel
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
 from .callbacks.own import Make, OwnCallbacks, load_callbacks
-from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress
+from .callbacks.standard import Budget, ClassesOfClients, EarlyStopCallback, Progress
 from .constant_baseline import baseline, note_data
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop
@@ -284,6 +285,8 @@ def _callbacks(
         Progress(),
         best,
     ]
+    if config.data_selector == "examined":
+        callbacks.append(Budget(config[Diagnosis].bytes, config[Diagnosis].seconds))
     others = OwnCallbacks(own, folder)
     callbacks.append(others)
     callbacks.append(

@@ -1,7 +1,21 @@
 """All studies, by the paper that they are about."""
 
 from ...tools.experiments.records import SweepError
-from . import arena, auxo, compare, cosage, forager, gcfl, ios, no_harm, ode, real, security, tiny
+from . import (
+    arena,
+    auxo,
+    compare,
+    cosage,
+    diagnose,
+    forager,
+    gcfl,
+    ios,
+    no_harm,
+    ode,
+    real,
+    security,
+    tiny,
+)
 from .study import Studies, Study
 
 PAPERS: dict[str, Studies] = {
@@ -11,6 +25,7 @@ PAPERS: dict[str, Studies] = {
     "auxo": auxo.studies,
     "ios": ios.studies,
     "forager": forager.studies,
+    "diagnose": diagnose.studies,
     "no-harm": no_harm.studies,
     "real": real.studies,
     "security": security.studies,

@@ -284,12 +284,12 @@ def tally(claims: Sequence[Claim]) -> str:
     return " ".join(said)
 
 
-def rule(claims: Sequence[Claim]) -> str:
+def rule(claims: Sequence[Claim], closest: str = "the one closest to the paper's setting") -> str:
     """Return how verdicts follow from differences, in words."""
     few = any(test.few for claim in claims for test in claim.tests)
     return (
-        "The first place of each claim, in bold, is its primary comparison: the one closest to the"
-        " paper's setting, whatever came out. It decides at the 5 % level; the other places of"
+        f"The first place of each claim, in bold, is its primary comparison: {closest},"
+        " whatever came out. It decides at the 5 % level; the other places of"
         " the claim are corrected among themselves (Holm). Differences below a point, or a tenth of"
         " a ratio, are too small to matter. *Held*: the primary comparison shows it, and no other"
         " place shows the opposite (or all show it, if that is the claim). *Held in part*: one of"

@@ -31,6 +31,7 @@ RUNNERS = {
     "values": "forager.benchmarks.studies.values:run_values",
     "two-forms": "forager.benchmarks.studies.two_forms:run_two_forms",
     "devices": "forager.benchmarks.studies.devices:run_device",
+    "diagnosed": "forager.benchmarks.diagnosed:run_diagnosed",
 }
 COMMON: dict[str, Scalar] = {"checkpoint.every": 0, "report": False, "local.threads": 1}
 
@@ -43,7 +44,7 @@ _KEPT = (
     *("simulated", "cohorts", "ari", "clean-share", "worst-class", "fewest-holders", "labels"),
     *("rmse", "r2", "clients-rmse-mean", "clients-r2-mean", "clients-perplexity-mean", "class-"),
     *("epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
-    *("agreement of", "ms of", "turns-hostile"),
+    *("agreement of", "ms of", "turns-hostile", "found "),
 )
 
 

@@ -33,6 +33,8 @@ LOSS = "loss"
 HISTOGRAM = "histogram"
 AGREEMENT = "agreement"  # rides on training replies: share of labels that the model confirms
 DOUBT = "doubt"  # entry of CONFIG: how sharply clients weigh doubtful labels; 0: only look at them
+PROBED = "probed"  # of how many samples the single step of an examined client was
+AS_IT_CAME = "as-it-came"  # entry of CONFIG and of METRICS in an evaluation: without tuning
 UTILITY = "utility"  # rides on training replies: Oort's |B| sqrt(mean loss^2)
 
 # Entries of METRICS in the answer to ASK_MOMENTS: one number per feature of the inputs

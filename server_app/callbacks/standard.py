@@ -37,7 +37,8 @@ class Progress(Callback):
             if "loss" not in (metric.name for metric in loop.metrics):
                 parts.append(f"loss {loop.scores['loss']:.3f}")
             if loop.own_score is not None:
-                parts.append(f"on own data {written(loop.metrics[0], loop.own_score)}")
+                first = loop.metrics[0]
+                parts.append(f"clients' own {label(first)} {written(first, loop.own_score)}")
         if exchange is not None:
             parts.append(f"{exchange.received}/{exchange.sent} clients")
             if exchange.failed or exchange.late:
@@ -84,6 +85,26 @@ class EarlyStopCallback(Callback):
         """Take back what :meth:`state_dict` returned."""
         self._best = math.nan if state["best"] is None else float(state["best"])
         self._without, self._seen = int(state["without"]), int(state["seen"])
+
+
+class Budget(Callback):
+    """End the run before a round that would spend more than it may; 0 means no limit."""
+
+    def __init__(self, most_bytes: int, most_seconds: float) -> None:
+        self.most_bytes, self.most_seconds = most_bytes or math.inf, most_seconds or math.inf
+        self._bytes, self._began = 0, math.nan
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Look at the clock of the runtime."""
+        self._began = loop.grid.clock.now()
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Expect of the next round as many bytes as the last one took."""
+        exchange, spent = loop.train_exchange, loop.grid.clock.now() - self._began
+        last = exchange.bytes_down + exchange.bytes_up if exchange is not None else 0
+        self._bytes += last
+        over = self._bytes + last > self.most_bytes or spent > self.most_seconds
+        return "early-stop" if over else None
 
 
 class ClassesOfClients(Callback):

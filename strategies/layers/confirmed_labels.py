@@ -40,18 +40,7 @@ class ConfirmedLabels(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "ConfirmedLabels":
         """Return the layer that a config describes."""
-        task = load_task(config.task_spec())
-        clean = task.server_data().validation
-        if not len(clean) or not task.problem.has_classes:
-            return cls(inner)
-        model = task.build_model().to(chosen_device(config.device))
-        labels = clean.y.numpy()
-        return cls(
-            inner,
-            lambda a: sure_accuracy(
-                predictions_of_all(model, [from_record(a)], [clean])[0].argmax(axis=1), labels
-            ),
-        )
+        return cls(inner, clean_accuracy_of(config))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -85,3 +74,16 @@ class ConfirmedLabels(Layer):
                 )
             )
         return result
+
+
+def clean_accuracy_of(config: RunConfig) -> Callable[[ArrayRecord], float] | None:
+    """Return what finds a model's accuracy on the server's clean samples; None without any."""
+    task = load_task(config.task_spec())
+    clean = task.server_data().validation
+    if not len(clean) or not task.problem.has_classes:
+        return None
+    model = task.build_model().to(chosen_device(config.device))
+    labels = clean.y.numpy()
+    return lambda arrays: sure_accuracy(
+        predictions_of_all(model, [from_record(arrays)], [clean])[0].argmax(axis=1), labels
+    )

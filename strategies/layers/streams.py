@@ -21,13 +21,12 @@ from ...core.learning.sample_values import valuation
 from ...core.log.events import Guided, StoragePlanned, StreamsStored
 from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks import load_task
-from ...core.wire.arrays import to_record
+from ...core.wire.arrays import record_bytes, to_record
 from ...core.wire.keys import ARRAYS, ESTIMATE, INGEST, PLAN
 from ...core.wire.records import filled
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply, StreamTold
-from ...core.wire.sizes import record_bytes
 from ...selectors.stream_selectors.ode import GlobalGradient
 from ...selectors.stream_selectors.storage_plan import StoragePlan
 from ..federation.plausibility import UsualSize

@@ -11,7 +11,7 @@ import typer
 from .options import app as app
 
 _COMMANDS = (
-    *("run", "resume", "compare", "arena", "watch", "report"),
+    *("run", "resume", "diagnose", "compare", "arena", "watch", "report"),
     *("donors", "predict", "export"),
     *("demo", "methods", "keys", "init", "server", "node", "doctor"),
 )

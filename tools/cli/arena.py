@@ -33,6 +33,7 @@ def arena(
     checkout, only your own rule runs.
     """
     from ..experiments import arena as fight
+    from ..experiments.compare.budget import COLUMNS
     from ..experiments.records import SweepError
     from ..experiments.sweep import sweep
 
@@ -54,7 +55,7 @@ def arena(
     if as_json:
         print(json.dumps(found, indent=1))
     else:
-        for cost in fight.COLUMNS:
+        for cost in COLUMNS:
             print(f"\nPoints of accuracy to lots, at equal {cost}:\n")
             print(fight.table(found, cost).text())
     raise typer.Exit(1 if results.failures else 0)

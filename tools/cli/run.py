@@ -82,6 +82,13 @@ def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
 
 def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> None:
     """Train with these keys set, and end the command with the run's exit code."""
+    raise typer.Exit(trained(overrides, local=local, cluster=cluster)[0])
+
+
+def trained(
+    overrides: dict[str, Scalar], *, local: bool, cluster: str = ""
+) -> tuple[int, Path | None]:
+    """Train with these keys set; return the run's exit code and its folder."""
     from ..flower.env import app_folder
     from ..flower.plan import plan
     from ..trust import find_own_modules
@@ -94,7 +101,7 @@ def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> No
             print(f"{missing}: running in this process instead (--local)", file=sys.stderr)
             local = True
     if local:
-        raise typer.Exit(_in_this_process(overrides))
+        return _in_this_process(overrides)
     from ...server_app.run_folder import new_name
     from ..flower.env import FLOWER_HOME, PROJECT
     from ..flower.run import launch
@@ -102,7 +109,7 @@ def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> No
     assert folder is not None
     home = FLOWER_HOME if folder == PROJECT else folder / ".flwr-home"
     planned = plan(overrides, folder, cluster)
-    raise typer.Exit(launch(planned, home / "runs" / new_name(), folder))
+    return launch(planned, home / "runs" / new_name(), folder), planned.folder
 
 
 def _missing(folder: Path | None) -> str:
@@ -114,7 +121,7 @@ def _missing(folder: Path | None) -> str:
     return ""
 
 
-def _in_this_process(overrides: dict[str, Scalar]) -> int:
+def _in_this_process(overrides: dict[str, Scalar]) -> tuple[int, Path]:
     from ...server_app.run_folder import RunFolder
     from ..engine.local import run_local
     from ..flower.env import command_name
@@ -128,6 +135,6 @@ def _in_this_process(overrides: dict[str, Scalar]) -> int:
         if any(result.folder.glob("checkpoints/*.safetensors")):
             trust = trust_option(overrides)
             print(f"\nTo continue: {command_name()} resume {short(result.folder)} --local{trust}")
-        return _INTERRUPTED
+        return _INTERRUPTED, result.folder
     print(f"\n{suggestions(overrides, result.folder)}")
-    return 0
+    return 0, result.folder

@@ -6,6 +6,7 @@ less.
 """
 
 import hashlib
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
@@ -102,27 +103,26 @@ def run_rule(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult
 
 def standings(results: Results, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return each rule's difference in accuracy to lots on each data set, by each cost."""
-    runs = results.runs
-    return [
-        {"rule": name, "data": data, "at-equal": cost, **vars(found)}
-        for name in names
-        for data in DATA
-        for cost, column in COLUMNS.items()
-        for pair in [[runs[f"{data}: {each}"] for each in (name, BASELINE)]]
-        for found in [at_equal(*pair, column, "accuracy")]
-    ]
+    found = []
+    for name, data in itertools.product(names, DATA):
+        own, lots = (results.runs[f"{data}: {each}"] for each in (name, BASELINE))
+        for cost, column in COLUMNS.items():
+            gap = at_equal(own, lots, column, "accuracy")
+            found.append({"rule": name, "data": data, "at-equal": cost, **vars(gap)})
+    return found
 
 
-def table(found: Sequence[Mapping[str, Any]], cost: str) -> Table:
+def table(found: Sequence[Mapping[str, Any]], cost: str, sets: Sequence[str] = ()) -> Table:
     """Return rules by data sets in points, those that gain most in the mean first."""
     rows: dict[str, dict[str, Mapping[str, Any]]] = {}
     for each in found:
         if each["at-equal"] == cost and each["count"]:
             rows.setdefault(each["rule"], {})[each["data"]] = each
     means = {n: 100 * np.mean([each["mean"] for each in own.values()]) for n, own in rows.items()}
-    lines = [["rule", "mean", *DATA]]
+    sets = sets or list(DATA)
+    lines = [["rule", "mean", *sets]]
     for name in sorted(means, key=lambda name: -means[name]):
-        shown = [_points(rows[name][data]) if data in rows[name] else "-" for data in DATA]
+        shown = [_points(rows[name][data]) if data in rows[name] else "-" for data in sets]
         lines.append([name, f"{means[name]:+.1f}", *shown])
     return Table(lines)
 

@@ -203,7 +203,7 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     same = {
         key: value
         for key, value in run_config.items()
-        if _describes_the_situation(key) and there.get(key) != value
+        if describes_the_situation(key) and there.get(key) != value
     }
     own = read_config({**default_config(), **run_config}).cohorts != "none"
     goal = " --goal clients" if own else ""  # what the run was judged by
@@ -216,10 +216,10 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 
 
-def _describes_the_situation(key: str) -> bool:
+def describes_the_situation(key: str) -> bool:
     """Return whether strategies are compared under the same value of a key.
 
-    >>> [_describes_the_situation(key) for key in ("data.scale", "prox.mu", "run-name")]
+    >>> [describes_the_situation(key) for key in ("data.scale", "prox.mu", "run-name")]
     [True, False, False]
     """
     shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own

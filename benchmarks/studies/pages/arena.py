@@ -39,12 +39,9 @@ def markdown() -> str:
     runs = study.results.runs
     done = [d for d in DATA if all(runs.get(f"{d}: {rule}") for rule in rules())]
     names = [rule for rule in rules() if rule != BASELINE]
-    found = [row for row in standings(study.results, names) if row["data"] in done]
+    found = [row for row in standings(study.results, names) if row["data"] in done and row["count"]]
     missing = [d for d in DATA if d not in done]
-    tables = {
-        cost: table(found, cost).markdown().replace(" | - ", " |   ")
-        for cost in ("seconds", "bytes")
-    }
+    tables = {cost: table(found, cost, done).markdown() for cost in ("rounds", "seconds", "bytes")}
     about = (
         f"{study.setting} Points of accuracy to lots on the server's test data (mean of the last"
         f" fifth of the evaluations until then), with 95 % intervals of paired differences over"
@@ -56,7 +53,7 @@ def markdown() -> str:
     parts = [
         _HEAD,
         "## At equal rounds",
-        table(found, "rounds").markdown(),
+        tables["rounds"],
         about + (f" {left}" if missing else ""),
         unfolded("At equal simulated seconds", tables["seconds"]),
         unfolded("At equal bytes", tables["bytes"]),

@@ -20,8 +20,9 @@ _HEAD = """\
 
 **In short.** Runs with strangers should set `quarantine.norm-factor=3 quarantine.count-factor=5`:
 that costs nothing where nobody attacks, and stops boosted updates and lies about the number of
-samples. Do not choose clients by dissimilarity alone: under CosAge, which also counts ages, a lie
-is worth nothing. What is attacked and what is not defended: [security](../security.md).
+samples. Do not choose clients by dissimilarity alone, where a lie costs tens of points; under
+CosAge, which also counts ages, no loss was seen. What is attacked and what is not defended:
+[security](../security.md).
 
 Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
 over seeds."""
@@ -51,7 +52,7 @@ def markdown() -> str:
         _HEAD,
         "![Differences with 95 % intervals](security-claims.svg)",
         "## What holds",
-        rule(claims),
+        rule(claims, "the plainest"),
         claims_table(claims),
         "## Attacks on what is aggregated",
         spoilt.setting,

@@ -1,0 +1,130 @@
+"""Options with and without: what each brings and costs, over seeds.
+
+``python -m forager.benchmarks.options budget`` (or ``uplink``, ``time``) prints a row per setting.
+``time --speeds devices.npz`` takes the speeds of real devices: arrays ``computation`` (milliseconds
+per sample) and ``communication_kbps``, of which each seed draws some.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import mean, stdev
+from typing import Any
+
+import numpy as np
+
+from ..core.log.events import Exchanged, PrivacySpent, as_events
+from ..server_app.run_folder import RunFolder
+from ..tools.engine.local import run_local
+from ..tools.engine.simulated_devices import DeviceSpeeds
+from ..tools.experiments.tables import Table
+from .buffered import TARGET, time_to_target
+
+Settings = Mapping[str, Any]
+
+COMMON: Settings = {
+    **{"num-clients": 30, "clients-per-round": 10, "num-server-rounds": 40, "model": "mlp"},
+    **{"local-epochs": 2, "evaluate-every": 10, "checkpoint.every": 0, "report": False},
+}
+_NOISE: Settings = {"privacy": "central-dp", "dp.clip": 0.5, "dp.noise-multiplier": 2.0}
+BUDGETS: dict[str, Settings] = {
+    "no budget": _NOISE,
+    "dp.budget=20": {**_NOISE, "dp.budget": 20.0},
+    "dp.budget=10": {**_NOISE, "dp.budget": 10.0},
+}
+UPLINKS: dict[str, Settings] = {
+    "dense": {},
+    "int8": {"uplink": "int8"},
+    "top-k": {"uplink": "top-k"},
+    "dense, downlink changes": {"downlink": "changes"},
+    "int8, downlink changes": {"uplink": "int8", "downlink": "changes"},
+}
+WAYS: dict[str, Settings] = {
+    "wait for all": {},
+    "deadline auto": {"round.deadline": "auto"},
+    "deadline auto, late counts": {"round.deadline": "auto", "aggregation.late": True},
+    "over-commit 0.3": {"round.over-commit": 0.3},
+    "over-commit 0.3, late counts": {"round.over-commit": 0.3, "aggregation.late": True},
+    "buffer 5": {"aggregation.buffer": 5},
+    "work by speed": {"work": "by-speed"},
+    "work by speed, over-commit 0.3": {"work": "by-speed", "round.over-commit": 0.3},
+}
+
+
+def plain(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return rounds, epsilon, bytes per round and accuracy of one setting."""
+    found = []
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            result = run_local({**COMMON, **settings, "seed": seed, "output-dir": folder})
+            events = list(as_events(RunFolder.open(result.folder).read_events()))
+            rounds = [e for e in events if isinstance(e, Exchanged) and e.kind == "train"]
+            spent = [e.epsilon_most or 0.0 for e in events if isinstance(e, PrivacySpent)]
+            up, down = (sum(e.bytes_up for e in rounds), sum(e.bytes_down for e in rounds))
+            each = (len(rounds), max(spent, default=0.0), up / len(rounds), down / len(rounds))
+            found.append((*each, float(result.rounds[-1]["accuracy"])))
+    columns = list(zip(*found, strict=True))
+    forms = ("{:.0f}", "{:.2f}", "{:,.0f}", "{:,.0f}")
+    told = [form.format(mean(own)) for form, own in zip(forms, columns, strict=False)]
+    return [title, *told, _spread(columns[-1], 3)]
+
+
+def timed(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return the simulated seconds, and updates, until the target is reached."""
+    found = [time_to_target(seed, **settings) for seed in seeds]
+    done = [each for each in found if each is not None]
+    times = [seconds for seconds, _ in done]
+    updates = f"{mean(n for _, n in done):.0f}" if done else "-"
+    return [title, _spread(times, 0), updates, f"{len(done)} of {len(found)}"]
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    if not values:
+        return "never"
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{spread}"
+
+
+@contextmanager
+def measured_speeds(path: str) -> Iterator[None]:
+    """Let simulated devices be as fast as those of a file."""
+    drawn = DeviceSpeeds.drawn
+    with np.load(path) as file:
+        compute, kbps = file["computation"] / 1000, file["communication_kbps"] * 1000 / 8
+
+    def real(clients: int, seed: int = 0, *_: float) -> DeviceSpeeds:
+        some = np.random.default_rng(seed).choice(len(compute), clients, replace=False)
+        return DeviceSpeeds(compute[some], kbps[some])
+
+    DeviceSpeeds.drawn = real  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        DeviceSpeeds.drawn = drawn  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["budget", "uplink", "time"])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--speeds", default="", help="an .npz file with the speeds of devices")
+    options = parser.parse_args()
+    seeds = range(options.seeds)
+    if options.what == "time":
+        heads = ["how", f"simulated s to {100 * TARGET:.0f} %", "updates used", "reached"]
+        if options.speeds:
+            with measured_speeds(options.speeds):
+                rows = [timed(*way, seeds) for way in WAYS.items()]
+        else:
+            rows = [timed(*way, seeds) for way in WAYS.items()]
+    else:
+        heads = ["setting", "rounds", "epsilon", "bytes up", "bytes down", "accuracy"]
+        chosen = BUDGETS if options.what == "budget" else UPLINKS
+        rows = [plain(*each, seeds) for each in chosen.items()]
+    print(Table([heads, *rows]).markdown())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""What a run needs to be diagnosed by: all samples, and a word on how the model fits them."""
+
+from pydantic import Field
+
+from .base import Count, Method, NonNegative, Settings
+
+
+class Diagnosis(Settings):
+    """What a run with `data-selector = 'examined'` may spend; 0 means no limit."""
+
+    section = "diagnose"
+    bytes: Count = Field(default=0, description="bytes, both ways, that the run may move")
+    seconds: NonNegative = Field(
+        default=0.0, description="seconds after which no further round begins"
+    )
+
+
+METHODS = (
+    Method(
+        axis="data-selector",
+        name="examined",
+        about="all samples; what forager diagnose looks at is written down",
+        after="Chen and Vikalo, 2024: Heterogeneity-Guided Client Sampling (HiCS-FL)",
+        settings=(Diagnosis,),
+        layer="strategies.layers.examination:Examination.of_run",
+        hook="client_app.hooks.examination:ModelFit",
+        sends=("loss", "agreement of the model with its labels"),
+        requires={"privacy": ("none",), "cohorts": ("none",)},
+        norms_vary=50.0,  # one step in round 1, all of them later
+    ),
+)

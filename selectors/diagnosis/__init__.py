@@ -1,0 +1,1 @@
+"""What the rounds of a run say about its federation."""

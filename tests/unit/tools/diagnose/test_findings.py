@@ -1,0 +1,193 @@
+"""``forager diagnose``: what was planted is found, what cannot be told is said."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from forager.benchmarks.diagnosed import PLANTED
+from forager.benchmarks.planted_cases import CASES
+from forager.core.tasks import load_task
+from forager.server_app.run_folder import RunFolder, RunFolderError
+from forager.tools.cli.app import main
+from forager.tools.cli.diagnose import examined
+from forager.tools.diagnose import findings as parts
+from forager.tools.diagnose.advice import PROFILE, advice, alike_records, most_alike
+from forager.tools.diagnose.evidence import Evidence
+from forager.tools.diagnose.findings import Finding, findings
+from forager.tools.diagnose.page import diagnose
+from forager.tools.engine.local import run_local
+
+ROUNDS = 12
+WAYS = [(planted, way) for planted, ways in CASES.items() for way in ways]
+
+
+def run(place: Path, rounds: int = ROUNDS, **settings: Any) -> RunFolder:
+    load_task.cache_clear()  # data may have drifted
+    keys = {name.replace("__", ".").replace("_", "-"): value for name, value in settings.items()}
+    own = {"num-clients": 20, "report": False, "checkpoint.every": 0, "output-dir": str(place)}
+    return RunFolder.open(run_local(examined({**own, **keys}, rounds)).folder)
+
+
+def seen(place: Path, rounds: int = ROUNDS, **settings: Any) -> Evidence:
+    return Evidence.of(run(place, rounds, **settings).read_events())
+
+
+def found(lines: dict[str, Finding]) -> set[str]:
+    return {name for name, finding in lines.items() if finding.found}
+
+
+@pytest.mark.parametrize(("planted", "way"), WAYS)
+def test_what_was_planted_is_found(planted: str, way: str, tmp_path: Path) -> None:
+    lines = findings(seen(tmp_path, seed=7, **_python(CASES[planted][way])))
+    if planted == "plain":
+        assert found(lines) == set()
+    else:
+        assert PLANTED[planted] in found(lines)
+
+
+def _python(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace(".", "__").replace("-", "_"): v for key, v in settings.items()}
+
+
+def test_it_says_whose_labels_are_wrong_and_whose_data_changed(tmp_path: Path) -> None:
+    config = _python(CASES["drifting"]["labels move on"])
+    changed = findings(seen(tmp_path / "a", seed=7, **config))["drift"].clients
+    assert set(changed) <= {str(number) for number in range(1, 20, 2)}
+    assert len(changed) >= 8
+    assert set(changed.values()) == {7}
+
+
+def test_one_client_and_a_few_are_too_few(tmp_path: Path) -> None:
+    alone = findings(seen(tmp_path / "a", 4, num_clients=1))
+    assert found(alone) == set()
+    assert "clients seen: 1; needed: 8" in alone["label skew"].text
+    five = findings(seen(tmp_path / "b", 4, num_clients=5))
+    for name in ("label skew", "groups", "doubtful labels", "drift"):
+        assert five[name].found is None
+        assert "clients seen: 5; needed: 8" in five[name].text
+
+
+def test_numbers_as_targets_have_skew_and_no_doubtful_labels(tmp_path: Path) -> None:
+    lines = findings(seen(tmp_path, 4, task="diabetes", learning_rate=0.05, num_clients=10))
+    assert lines["label skew"].text.removeprefix("none: ").startswith("targets differ")
+    assert lines["doubtful labels"].text == "cannot be told: samples have no classes"
+
+
+def test_without_held_out_or_clean_data_it_says_what_it_cannot_decide(tmp_path: Path) -> None:
+    settings = {"data__client_test_share": 0.0, "fraction_evaluate": 0.0}
+    lines = findings(seen(tmp_path, 4, data__validation_share=0.0, **settings))
+    assert "hold no data out" in lines["own models"].text
+    assert "no clean samples" in lines["doubtful labels"].text
+    assert lines["label skew"].found is not None
+
+
+def test_a_part_that_fails_is_left_out_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(evidence: Evidence) -> Finding:
+        raise ZeroDivisionError("nothing there")
+
+    monkeypatch.setitem(parts.PARTS, "groups", broken)
+    lines = findings(seen(tmp_path, 4))
+    assert lines["groups"].text == "left out: ZeroDivisionError: nothing there"
+    assert lines["label skew"].found
+
+
+def test_what_clients_send_instead_of_numbers_is_left_out(tmp_path: Path) -> None:
+    events = run(tmp_path, 4).read_events()
+    for event in events:
+        if event["event"] == "examined":
+            event["columns"] = {name: [["x"]] * 20 for name in event["columns"]}
+    lines = findings(Evidence.of(events), 0.9)
+    assert found(lines) <= {"slow or away"}
+
+
+def test_a_budget_of_bytes_is_kept_and_one_of_seconds_ends_the_run(tmp_path: Path) -> None:
+    most = 300_000
+    folder = run(tmp_path / "a", 4, diagnose__bytes=most)
+    told = [event for event in folder.read_events() if event["event"] == "exchange"]
+    spent = sum(event.get("bytes-down", 0) + event.get("bytes-up", 0) for event in told)
+    assert 0 < spent <= most
+    clients = Evidence.of(folder.read_events()).rounds[0].clients
+    assert 1 < len(clients) < 20
+    slow = seen(tmp_path / "b", 6, devices__slow=True, diagnose__seconds=20.0)
+    assert 1 <= len(slow.rounds) < 6
+
+
+def test_the_command_prints_ten_lines_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["diagnose", "--local", "-c", "num-clients=9 strategy='ios'", "--rounds", "4"]) == 0
+    told = capsys.readouterr().out
+    assert "label skew " in told
+    assert 'run -c "num-clients=9 strategy=' in told
+    assert "compare " in told
+    (page,) = Path("runs").glob("*/diagnosis.html")
+    assert "<h2>Clients</h2>" in page.read_text()
+    assert main(["diagnose", "latest", "--target", "0.9"]) == 0
+    again = capsys.readouterr().out
+    assert "label skew " in again
+    assert "0.9 takes" in again
+
+
+def test_the_command_for_devices_is_shown_and_nothing_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["diagnose", "--show", "-c", "num-clients=9"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("flwr run . -c ")
+    assert "data-selector='examined'" in told
+
+
+def test_a_run_that_was_not_examined_is_refused(tmp_path: Path) -> None:
+    result = run_local({"num-server-rounds": 1, "report": False, "output-dir": str(tmp_path)})
+    with pytest.raises(RunFolderError, match="data-selector = 'examined'"):
+        diagnose(RunFolder.open(result.folder))
+
+
+def test_privacy_is_not_given_up_to_be_diagnosed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", "--local", "-c", "privacy='local-dp'"]) == 2
+    assert "privacy" in capsys.readouterr().err
+
+
+def lines_of(present: Sequence[str], **values: float) -> dict[str, Finding]:
+    return {name: Finding("", True, values.get(name.replace(" ", "_"))) for name in present}
+
+
+def test_the_advice_follows_what_was_found() -> None:
+    situation = {"task": "npz", "data.path": "mine.npz", "run-name": "x", "strategy": "ios"}
+    nothing = advice({}, situation)
+    assert nothing["advice"].endswith(
+        "run -c \"task='npz' data.path='mine.npz' strategy='fedavg'\""
+    )
+    grouped = advice(lines_of(["groups", "slow or away"]), {})
+    assert "strategy='forager' round.over-commit=0.2" in grouped["advice"]
+    assert '"forager round.over-commit=0.2" --goal clients' in grouped["to settle it"]
+    assert "act on groups" in grouped["why"]
+
+
+def test_what_is_expected_comes_from_the_records_that_look_most_alike() -> None:
+    records = alike_records()
+    assert len(records) == 8
+    for record in records:
+        assert most_alike(record["profile"], records)[0] is record
+    skewed = {name: Finding("", True, records[0]["profile"][name]) for name in PROFILE}
+    told = advice(skewed, {})["expected"]
+    assert records[0]["name"] in told
+    assert "points over FedAvg" in told
+    assert most_alike(dict.fromkeys(PROFILE, 1e6), records) == []
+
+
+def test_events_of_an_examined_run_are_plain_numbers(tmp_path: Path) -> None:
+    folder = run(tmp_path, 2)
+    lines = [json.loads(line) for line in (folder.path / "events.jsonl").read_text().splitlines()]
+    examined_rounds = [line for line in lines if line["event"] == "examined"]
+    assert len(examined_rounds) == 3
+    assert examined_rounds[0]["columns"]["probed"][0] > 0
+    assert "bias-update" not in examined_rounds[1]["columns"]
+    assert set(examined_rounds[2]["columns"]) == {"as-it-came", "served"}

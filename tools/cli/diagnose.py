@@ -1,0 +1,86 @@
+"""``forager diagnose``: what is the matter with a federation, and what to do about it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...core.config import Scalar
+from .options import (
+    RunConfigOption,
+    RunsOption,
+    app,
+    errors_in_words,
+    examples,
+    read_overrides,
+    run_folder,
+)
+from .run import OWN_DATA, trained
+
+# Everyone trains on everything, the server learns quickly, clients tune a model of their own.
+_EXAMINED: dict[str, Scalar] = {
+    "data-selector": "examined",
+    "client-selector": "all",
+    "aggregator": "paced",
+    "serving": "best",
+}
+
+
+@app.command(
+    epilog=examples(
+        ("forager diagnose -c mine.toml --target 0.9", "simulated; --local in this process"),
+        ("forager diagnose -c mine.toml --show", "the command that examines devices"),
+        ("forager diagnose runs/examined", "what it found"),
+    )
+)
+def diagnose(
+    run: Annotated[
+        str, typer.Argument(metavar="[RUN]", help="The folder of an examined run; none runs one.")
+    ] = "",
+    run_config: RunConfigOption = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds that clients are looked at.")] = 12,
+    target: Annotated[
+        float | None, typer.Option(help="Value of the main metric whose cost is of interest.")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run in this process: starts at once, no Flower.")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Only print the command that examines devices.")
+    ] = False,
+    runs: RunsOption = Path("runs"),
+) -> None:
+    """Look at a federation for a few rounds; say what is the matter and what to do about it.
+
+    No label leaves a client. What is known of each client is in diagnosis.html in the run's folder.
+    """
+    from ...server_app.run_folder import RunFolder
+    from ..diagnose.page import diagnose as diagnosed
+    from ..report.formatting import run_command
+
+    with errors_in_words():
+        code, folder = 0, run_folder(run, runs) if run else None
+        if folder is None:
+            overrides = examined(read_overrides(run_config), rounds)
+            if show:
+                print(run_command(overrides))
+                return
+            code, folder = trained(overrides, local=local)
+        if code or folder is None:
+            raise typer.Exit(code)
+        lines, page = diagnosed(RunFolder.open(folder), target)
+    print("", *(f"{name:<16} {text}" for name, text in lines.items()), "", sep="\n")
+    print(f"All clients: {page}")
+
+
+def examined(overrides: dict[str, Scalar], rounds: int) -> dict[str, Scalar]:
+    """Return the keys of a run that can be diagnosed; a strategy among those given has no say.
+
+    >>> examined({"strategy": "ios", "seed": 1}, 3)["data-selector"]
+    'examined'
+    """
+    from ...core.methods.catalogue import AXES
+
+    dropped = {"strategy", "downlink", *AXES} - {"privacy", "weighting"}
+    kept = {key: value for key, value in overrides.items() if key not in dropped}
+    return {**OWN_DATA, **kept, **_EXAMINED, "num-server-rounds": rounds}

@@ -1,0 +1,1 @@
+"""``forager diagnose``: measure a federation, then advise."""

@@ -1,0 +1,94 @@
+"""What to do about what was found: a config, what to expect of it, and how to make sure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from ...core.config import Scalar
+from ..flower.env import command_name
+from ..flower.run import describes_the_situation
+from ..report.formatting import run_command
+from .findings import Finding
+
+# What the records of other data sets are compared by: how much of each was found there
+PROFILE = ("label skew", "quantity skew", "own models")
+_NEEDS_MORE = ("label skew", "groups", "doubtful labels", "own models")
+_ALIKE = 3  # data sets
+_FAR = 2.0  # spreads of the records: further away, nothing is alike
+
+Record = Mapping[str, Any]
+
+
+def advice(found: Mapping[str, Finding], overrides: Mapping[str, Scalar]) -> dict[str, str]:
+    """Return lines by name, given the keys that describe the federation among those set."""
+    present = [name for name, finding in found.items() if finding.found]
+    reasons = [name for name in _NEEDS_MORE if name in present]
+    mine, other = ("forager", "fedavg") if reasons else ("fedavg", "forager")
+    why = f"its parts act on {', '.join(reasons)}" if reasons else "nothing needs more than FedAvg"
+    changes: dict[str, Scalar] = {}
+    if "slow or away" in present:
+        changes["round.over-commit"] = 0.2
+        why += "; rounds do not wait for the slowest"
+    if "drift" in present:
+        why += "; data change: diagnose again before a model is used for long"
+    same = {key: value for key, value in overrides.items() if describes_the_situation(key)}
+    program = command_name()
+    rival = " ".join([mine, *(f"{key}={value}" for key, value in changes.items())])
+    compare = f'{program} compare {other} "{rival}"' + " --goal clients" * bool(reasons)
+    return {
+        "advice": run_command({**same, "strategy": mine, **changes}, f"{program} run"),
+        "why": why,
+        "expected": expected(found) if reasons else "not known: all records are of skewed data",
+        "to settle it": run_command(same, compare),
+    }
+
+
+def expected(found: Mapping[str, Finding]) -> str:
+    """Return what the united strategy gained on the data sets that look most alike."""
+    values = {name: each.value for name, each in found.items() if each.value is not None}
+    nearest = most_alike(values, alike_records())
+    if not nearest:
+        return "not known: no data set of the records looks alike"
+    mean, low, high = interval(nearest)
+    names = ", ".join(record["name"] for record in nearest)
+    return (
+        f"{100 * mean:+.1f} points over FedAvg on clients' own data after 60 rounds "
+        f"({100 * low:+.1f} to {100 * high:+.1f}), as on {names}, which look most alike"
+    )
+
+
+def interval(records: Sequence[Record]) -> tuple[float, float, float]:
+    """Return the mean gain over all seeds of some data sets, and two deviations either side."""
+    gains = np.concatenate([record["gains"] for record in records])
+    mean, half = float(gains.mean()), 2 * float(gains.std(ddof=1))
+    return mean, mean - half, mean + half
+
+
+def most_alike(values: Mapping[str, float], records: Sequence[Record]) -> list[Record]:
+    """Return the records nearest to a profile; none if all are far from it.
+
+    >>> records = [{"profile": {"own models": n / 10}, "name": n} for n in range(8)]
+    >>> [record["name"] for record in most_alike({"own models": 0.21}, records)]
+    [2, 3, 1]
+    """
+    shared = [name for name in PROFILE if name in values]
+    if not shared or not records:
+        return []
+    profiles = [values, *(record["profile"] for record in records)]
+    table = np.array([[profile[name] for name in shared] for profile in profiles])
+    skew = [place for place, name in enumerate(shared) if name == "label skew"]
+    table[:, skew] = np.log(np.maximum(table[:, skew], 0.1))
+    away = (table[1:] - table[0]) / np.maximum(table[1:].std(axis=0), 1e-9)
+    distances = np.sqrt(np.mean(away**2, axis=1))
+    order = np.argsort(distances, kind="stable")[:_ALIKE]
+    return [records[place] for place in order] if distances[order[0]] <= _FAR else []
+
+
+def alike_records() -> list[Record]:
+    """Return the data sets of the records; ``python -m forager.benchmarks.alike`` writes them."""
+    text = files(__package__).joinpath("alike.json").read_text(encoding="utf-8")
+    found: list[Record] = json.loads(text)
+    return found
