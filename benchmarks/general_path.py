@@ -23,8 +23,7 @@ from ..core.tasks import Split
 from ..core.tasks.lazy import LazySplit
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification, Problem
-from ..core.wire.arrays import to_record
-from ..core.wire.sizes import record_bytes
+from ..core.wire.arrays import record_bytes, to_record
 
 
 class OwnLoss(Classification):

@@ -4,9 +4,5 @@ _DOUBLINGS = 6
 
 
 def rest(times: int) -> int:
-    """Return for how many rounds somebody is left alone who failed this often in a row.
-
-    >>> [rest(times) for times in (1, 2, 3, 4, 100)]
-    [1, 2, 4, 8, 64]
-    """
+    """Return for how many rounds somebody is left alone who failed this often in a row."""
     return 1 << min(times - 1, _DOUBLINGS)

@@ -9,22 +9,9 @@ import numpy as np
 
 
 def protective(simulated: bool, *seed: int) -> np.random.Generator:
-    """Return a generator for noise that protects.
+    """Return a generator for noise that protects; in simulation, the seed decides its numbers.
 
-    Parameters
-    ----------
-    simulated : bool
-        Whether the runtime is a simulation. It must come from the runtime, never from a setting:
-        see :func:`client_app.clients.is_simulated` and
-        :func:`strategies.federation.grids.simulates`.
-    *seed : int
-        What decides the numbers in simulation.
-
-    Examples
-    --------
-    >>> protective(True, 1, 5).random() == protective(True, 1, 5).random()
-    True
-    >>> protective(False, 1, 5).random() == protective(False, 1, 5).random()
-    False
+    Whether it is ``simulated`` must come from the runtime, never from a setting: see
+    :func:`client_app.clients.is_simulated` and :func:`strategies.federation.grids.simulates`.
     """
     return np.random.default_rng(list(seed) if simulated else None)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ..core.log.events import Exchanged, LateReplied, ReplySeconds
+from ..core.wire.arrays import record_bytes
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.replies import Replies
-from ..core.wire.sizes import record_bytes
 from ..strategies.federation.clock import Clock
 from ..strategies.federation.federation import Federation
 

@@ -8,12 +8,11 @@ from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord
 
-from ..core.wire.arrays import from_record
+from ..core.wire.arrays import from_record, record_bytes
 from ..core.wire.changes import BASE, CHANGE, TAG, encode_shortest, tag_of
 from ..core.wire.keys import ARRAYS, CONFIG
 from ..core.wire.records import entries, filled
 from ..core.wire.requests import Requests
-from ..core.wire.sizes import record_bytes
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.held_models import HeldModels
 

@@ -2,27 +2,33 @@
 
 On a device every message starts a new process, and the SuperNode keeps ``context.state`` in memory
 only. A node whose config names ``state-dir`` keeps its state there, one file per client and run,
-replaced atomically. Samples of a stream belong to the device, not to a run: they are in
-``sample_store.py``.
+replaced atomically. Virtual clients keep the same trees in memory, by reference. Samples of a
+stream belong to the device, not to a run: they are in ``sample_store.py``.
 """
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context
+from flwr.app import ArrayRecord, ConfigRecord, Context
+from numpy.typing import NDArray
 
 from ...core.storage import tree
 from ...core.storage.files import remove_leftovers, set_aside
-from ..clients import client_key
-from .context_memory import RUN, recall, remember
+from ...core.wire.arrays import to_record
+from ...core.wire.records import record_at
+from ..clients import VirtualContext, client_key
 from .file_lock import hold
+from .sample_store import SampleStore
 
 _log = logging.getLogger("forager")
 
 _KIND = "client-state"
+_NAMES = ("forager-run", "forager-samples")
+RUN, SAMPLES = _NAMES
 _RUNS = 4  # whose state stays on disk: several may take turns, and the last may be resumed
 
 
@@ -176,3 +182,55 @@ def _read(path: Path) -> tree.Tree:
     except tree.TreeError as error:
         _log.warning("%s; set aside as %s", error, set_aside(path, "damaged").name)
         return {}
+
+
+def remember(context: Context, name: str, content: tree.Tree) -> None:
+    """Put a tree into the context, in place of one of the same name."""
+    if isinstance(context, VirtualContext):
+        context.keep(name, content)
+        return
+    arrays: dict[str, NDArray[Any]] = {}
+    layout = tree.flatten(content, arrays)
+    context.state[name] = to_record({key: array.copy() for key, array in arrays.items()})
+    context.state[f"{name}-layout"] = ConfigRecord({"json": json.dumps(layout)})
+
+
+def recall(context: Context, name: str) -> tree.Tree:
+    """Return the tree of a name; an empty one if there is none."""
+    if isinstance(context, VirtualContext):
+        return dict(context.memory.get(name, {}))
+    record = record_at(context.state, name, ArrayRecord)
+    layout = record_at(context.state, f"{name}-layout", ConfigRecord)
+    if record is None or layout is None:
+        return {}
+    arrays = {key: array.numpy() for key, array in record.items()}
+    return dict(tree.unflatten(json.loads(str(layout["json"])), arrays))
+
+
+def recall_all(context: Context) -> tree.Tree:
+    """Return all that a client keeps in its context, by name."""
+    return {name: content for name in _NAMES if (content := recall(context, name))}
+
+
+def remember_all(context: Context, content: tree.Tree) -> None:
+    """Put back what :func:`recall_all` returned."""
+    for name in _NAMES:
+        if name in content:
+            remember(context, name, content[name])
+
+
+class ContextStore(SampleStore):
+    """Keeps samples in Flower's context, where they last as long as the SuperNode and the run."""
+
+    def __init__(
+        self, context: Context, made_for: str, capacity: int, capacity_bytes: int = 0
+    ) -> None:
+        super().__init__(capacity, capacity_bytes)
+        self._context, self.made_for = context, made_for
+        kept = recall(context, SAMPLES)
+        if kept.get("made-for") == made_for:
+            self.load_state_dict(kept)
+
+    def commit(self) -> None:
+        """Write samples and memo into the context."""
+        remember(self._context, SAMPLES, {"made-for": self.made_for, **self.state_dict()})

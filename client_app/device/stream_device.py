@@ -34,10 +34,9 @@ from ...selectors.stream_selectors.base import Offered, StreamSelector
 from ...selectors.stream_selectors.ode import RunningGradient
 from ...selectors.stream_selectors.ode_selector import OdeSelector
 from ..batch import Arrays, ClientRow
-from .context_memory import ContextStore
 from .node_stream import open_stream, room_of
 from .sample_store import DiskStore, SampleStore
-from .state import state_path
+from .state import ContextStore, state_path
 
 _GUIDANCE = "stream"  # section of the client's state
 _HEAD_START = 50  # samples that arrived before the run began, where data are replayed

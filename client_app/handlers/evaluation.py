@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...core.learning.batches import batch_seed
 from ...core.learning.evaluation import evaluate_all
 from ...core.learning.serving import served_models, tune
-from ...core.tasks.errors import SayableError
+from ...core.tasks import Metric, Samples
 from ...core.wire.keys import AS_IT_CAME, NUM_EXAMPLES
 from ...core.wire.replies import Replies
 from ..batch import Arrays, ClientBatch
@@ -15,23 +15,37 @@ from ..side import check_frozen
 
 @with_held_models
 def evaluate_clients(batch: ClientBatch) -> Replies:
-    """Evaluate the model each client was sent or holds on the client's own test data."""
+    """Evaluate the model each client was sent or holds on the client's own test data.
+
+    A client that is too small to hold any out says that it has none.
+    """
     data = [held.test for held in batch.holdings]
-    for key, samples in zip(batch.keys, data, strict=True):
-        if not len(samples):
-            raise SayableError(f"client {key!r} has no test data: set data.client-test-share")
     side = batch.side
     check_frozen(batch)
     models = _tuned_models(batch)
     if AS_IT_CAME in batch.told:
-        main, came = side.metrics[:1], own_models(batch)
-        plain = evaluate_all(side.trainer.model, came, data, side.problem, main)
-        batch.metrics[AS_IT_CAME] = [own[main[0].name] for own in plain]
-    found = evaluate_all(side.trainer.model, models, data, side.problem, side.metrics)
+        main = side.metrics[:1]
+        plain = _of_able(batch, own_models(batch), data, main)
+        batch.metrics[AS_IT_CAME] = [own.get(main[0].name) for own in plain]
+    found = _of_able(batch, models, data, side.metrics)
     batch.metrics[NUM_EXAMPLES] = list(map(len, data))
     names = dict.fromkeys(name for own in found for name in own)
     batch.metrics |= {name: [own.get(name) for own in found] for name in names}
     return batch.replies()
+
+
+def _of_able(
+    batch: ClientBatch,
+    models: Sequence[Arrays],
+    data: Sequence[Samples],
+    metrics: Sequence[Metric],
+) -> list[dict[str, float]]:
+    """Return what each client's model reaches; nothing for those without test data."""
+    able = [row for row, samples in enumerate(data) if len(samples)]
+    some = [models[row] for row in able], [data[row] for row in able]
+    told = evaluate_all(batch.side.trainer.model, *some, batch.side.problem, metrics)
+    by_row = dict(zip(able, told, strict=True))
+    return [by_row.get(row, {}) for row in range(len(data))]
 
 
 def own_models(batch: ClientBatch) -> Sequence[Arrays]:

@@ -12,6 +12,7 @@ from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
 from ..methods.privacy import Dp
 from ..methods.stream import StreamMethod
+from ..tasks.own_app import PREFIX
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .sections import AUTO
@@ -67,14 +68,7 @@ def check_simulated(config: RunConfig) -> None:
 
 
 def unwise(config: RunConfig) -> list[str]:
-    """Return what works together, but badly.
-
-    >>> from .reading import read_config
-    >>> unwise(read_config({"aggregator": "median", "uplink": "top-k"}))[0][:47]
-    "aggregator = 'median' with uplink = 'top-k': mo"
-    >>> unwise(read_config({"uplink": "top-k"}))
-    []
-    """
+    """Return what works together, but badly."""
     axes = config.axes()
     return [
         f"{method} with {axis} = {name!r}: {why}"
@@ -85,13 +79,7 @@ def unwise(config: RunConfig) -> list[str]:
 
 
 def unused_keys(config: RunConfig, given: Mapping[str, Scalar]) -> list[str]:
-    """Return the keys that were set to something else than their default, and nothing reads.
-
-    >>> from .reading import read_config
-    >>> given = {"strategy": "auxo", "cohort.number": 5, "auxo.parts": 2}
-    >>> unused_keys(read_config(given), given)
-    ['cohort.number']
-    """
+    """Return the keys that were set to something else than their default, and nothing reads."""
     defaults = RunConfig().flat()
     used = {key for method in chosen(config.axes()) for key in method.keys_read()}
     known = {key for section in all_settings() for key in section.own_keys()}
@@ -142,6 +130,12 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
     if config.optimiser.name == "sgd":
         return []
     return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
+
+
+def _own_training(method: Method, config: RunConfig, active: Found) -> list[str]:
+    if not config.task.startswith(PREFIX):
+        return []
+    return [f"{method}: task = {config.task!r} is another app's, which takes its own steps"]
 
 
 def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
@@ -253,6 +247,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
+    "our training": _own_training,
     "noise for a budget": _noise_for_a_budget,
     "nothing sent but a model": _only_models_sent,
     "nothing released but models": _only_models_released,

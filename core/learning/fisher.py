@@ -37,26 +37,8 @@ def fisher_diagonal(
     """Return the mean of squared per-sample gradients, flat over the trainable parameters in order.
 
     The model is in evaluation mode meanwhile, so that a sample's gradient depends on it alone, and
-    is left as it was.
-
-    Parameters
-    ----------
-    model : Module
-        Samples are along the first dimension of its inputs and outputs, and of those of its layers.
-    loss : callable
-        Takes outputs and targets of any number of samples; whether it returns their mean, their sum
-        or one number each does not matter.
-    inputs, targets : tensors or arrays, shape (n, ...)
-        The samples.
-    batch_size : int
-        Samples in one pass; bounds the memory.
-
-    Examples
-    --------
-    >>> model = nn.Linear(2, 1, bias=False)
-    >>> mean = lambda outputs, targets: (outputs * targets).mean()
-    >>> fisher_diagonal(model, mean, [[1.0, 2.0], [-1.0, 2.0]], [[1.0], [1.0]])
-    array([1., 4.], dtype=float32)
+    is left as it was. Samples are along the first dimension of its inputs and outputs, and of those
+    of its layers. Whether the loss returns their mean, their sum or one each does not matter.
     """
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
     if not parameters:
@@ -124,11 +106,7 @@ def _of_pool(model: nn.Module, loss: Loss, arrays: Sequence[Arrays], pool: Pool)
 
 
 def trainable_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the parameters that are trained, by name.
-
-    >>> trainable_shapes(nn.Linear(2, 1, bias=False))
-    {'weight': (1, 2)}
-    """
+    """Return the shapes of the parameters that are trained, by name."""
     return {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
 
 

@@ -22,13 +22,6 @@ def fused_model(model: nn.Module) -> nn.Module:
 
     Only of chains of PyTorch's own layers: other modules may ask for one of their layers by
     number, or for the values of an image in a given order.
-
-    >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2))
-    >>> [type(layer).__name__ for layer in fused_model(model)]
-    ['Conv2d', 'MaxPool2d', 'ReLU']
-    >>> linear = nn.Sequential(nn.Linear(2, 2))
-    >>> fused_model(linear) is linear
-    True
     """
     if device_of(model).type != "cpu" or not _is_chain(model) or not _has_convolutions(model):
         return model

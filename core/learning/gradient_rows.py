@@ -129,8 +129,7 @@ def server_targets(
         return np.asarray(mean, dtype=np.float32)
     features, weight, bias, labels = _head(model, arrays, data)
     if per_class:
-        told = class_mean_gradients(features, weight, bias, labels, len(weight))
-        return told.means.astype(np.float32)
+        return class_mean_gradients(features, weight, bias, labels).astype(np.float32)
     errors = logit_gradients(features, weight, bias, labels).astype(np.float64)
     means = [errors.mean(0)[:, None], errors.T @ features / len(errors)]
     return np.concatenate(means, axis=1).astype(np.float32)
@@ -139,16 +138,7 @@ def server_targets(
 def last_layer_gradients(
     model: nn.Module, arrays: Arrays, data: Samples, problem: Problem
 ) -> NDArray[np.float32]:
-    """Return the gradient of each sample's loss in the last layer that is trained, a row each.
-
-    >>> from forager.core.tasks import Split
-    >>> from forager.core.tasks.problems import problem_of
-    >>> model = nn.Sequential(nn.Linear(2, 1))
-    >>> arrays = {"0.weight": np.float32([[0, 0]]), "0.bias": np.float32([0])}
-    >>> data = Split(torch.tensor([[1.0, 2.0]]), torch.tensor([[-1.0]]))
-    >>> last_layer_gradients(model, arrays, data, problem_of("regression")).tolist()
-    [[2.0, 4.0, 2.0]]
-    """
+    """Return the gradient of each sample's loss in the last layer that is trained, a row each."""
     load_arrays(model, arrays)
     model.eval()
     device, parameters = device_of(model), _last_parameters(model)

@@ -44,12 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes(Sequence[Outcome]):
-    """The outcomes of jobs that were trained together, as columns: row i belongs to job i.
-
-    >>> both = Outcomes({"w": np.array([[1.0], [2.0]])}, [0.5, 0.4], [7, 8], [1, 1])
-    >>> both[1]
-    Outcome(arrays={'w': array([2.])}, loss=0.4, num_examples=8, steps=1, squares=None)
-    """
+    """The outcomes of jobs that were trained together, as columns: row i belongs to job i."""
 
     arrays: dict[str, NDArray[Any]]
     losses: list[float]
@@ -74,11 +69,6 @@ class Outcomes(Sequence[Outcome]):
         """Return how each row differs from the model it started from, flat: (clients, size).
 
         Rows are those of :func:`core.wire.arrays.flat_change`.
-
-        >>> both = Outcomes({"w": np.float32([[1, 2], [3, 4]])}, [0, 0], [1, 1], [1, 1])
-        >>> both.changes([{"w": np.float32([1, 1])}] * 2)
-        array([[0., 1.],
-               [2., 3.]], dtype=float32)
         """
         first = models[0]
         floats = [name for name, array in first.items() if array.dtype.kind == "f"]

@@ -23,11 +23,7 @@ _FEW_PLACES = 4
 
 
 def rule_for(module: nn.Module) -> Rule | None:
-    """Return the function that applies to a layer, or None if there is none for its kind.
-
-    >>> rule_for(nn.Linear(2, 3)) is not None, rule_for(nn.LSTM(2, 3)) is not None
-    (True, False)
-    """
+    """Return the function that applies to a layer, or None if there is none for its kind."""
     if isinstance(module, nn.Conv1d | nn.Conv2d) and (
         isinstance(module.padding, str) or module.padding_mode != "zeros"
     ):

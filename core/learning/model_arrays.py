@@ -23,12 +23,7 @@ T = TypeVar("T")
 
 
 def travelling(model: nn.Module) -> list[str]:
-    """Return the names of the arrays that travel, in the order of the model's state.
-
-    >>> body = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).requires_grad_(False)
-    >>> travelling(nn.Sequential(body, nn.Linear(2, 1)))
-    ['1.weight', '1.bias']
-    """
+    """Return the names of the arrays that travel, in the order of the model's state."""
     frozen = set(_frozen_names(model))
     return [name for name in model.state_dict() if name not in frozen]
 
@@ -70,11 +65,7 @@ def read_arrays(model: nn.Module) -> Arrays:
 
 
 def frozen_arrays(model: nn.Module) -> Arrays:
-    """Return the arrays that do not travel, by name.
-
-    >>> frozen_arrays(nn.Sequential(nn.Linear(1, 1)))
-    {}
-    """
+    """Return the arrays that do not travel, by name."""
     state = model.state_dict()
     return {name: state[name].cpu().numpy() for name in _frozen_names(model)}
 

@@ -13,15 +13,8 @@ _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm)
 def kept_names(model: nn.Module, keep: str) -> list[str]:
     """Return the names of the arrays that stay on the client, running statistics included.
 
-    Parameters
-    ----------
-    model : nn.Module
-        The architecture.
-    keep : str
-        "head" (FedPer; Arivazhagan et al., 2019) or "norms" (FedBN; Li et al., 2021).
+    Of its "head" (FedPer; Arivazhagan et al., 2019) or its "norms" (FedBN; Li et al., 2021).
 
-    Examples
-    --------
     >>> model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3), nn.Linear(3, 2))
     >>> kept_names(model, "head"), kept_names(model, "norms")
     (['2.weight', '2.bias'], ['1.weight', '1.bias'])

@@ -32,17 +32,7 @@ _STACK_NUMBERS = 2**24  # parameters of all clients in a stack
 
 @dataclass(frozen=True)
 class Pool:
-    """The samples of some clients, those of the first client first.
-
-    >>> pool = Pool([4, 2], np.array([1, 2]), torch.arange(3.0).view(3, 1), torch.zeros(3))
-    >>> [rows.tolist() for rows in pool.cut(np.arange(3))]
-    [[0], [1, 2]]
-    >>> pool.padded(pool.x).squeeze(2)
-    tensor([[0., 0.],
-            [1., 2.]])
-    >>> pool.sums(np.array([1.0, 2.0, 3.0])).tolist()
-    [1.0, 5.0]
-    """
+    """The samples of some clients, those of the first client first."""
 
     clients: list[int]
     sizes: NDArray[np.int64]

@@ -93,14 +93,7 @@ def _ends_linearly(model: nn.Module) -> bool:
 
 
 class HeadValuation:
-    """By the gradients of the last layer.
-
-    >>> model = nn.Sequential(nn.Flatten(), nn.Linear(2, 2))
-    >>> _ = nn.init.zeros_(model[1].weight), nn.init.zeros_(model[1].bias)
-    >>> looked = HeadValuation(model).look(torch.tensor([[3.0, 4.0]]), torch.tensor([1]), None)
-    >>> looked.mean_gradient.reshape(2, 3).tolist()  # of each neuron, bias first
-    [[0.5, 1.5, 2.0], [-0.5, -1.5, -2.0]]
-    """
+    """By the gradients of the last layer."""
 
     def __init__(self, model: nn.Module, problem: Problem | None = None) -> None:
         self.model, self.problem = model, problem or Classification()

@@ -65,12 +65,7 @@ class Event(LogRecord):
         return self.model_copy(update=usual) if usual else self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the event as JSON can hold it; what is unknown is left out.
-
-        >>> from forager.core.log.events import Quarantined
-        >>> Quarantined(round=3, client="camera-7", reason="NaN").to_dict()
-        {'event': 'quarantined', 'round': 3, 'client': 'camera-7', 'reason': 'NaN'}
-        """
+        """Return the event as JSON can hold it; what is unknown is left out."""
         fields = self.model_dump(by_alias=True, exclude_none=True)
         return {"event": self.name, **fields}
 

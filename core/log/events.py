@@ -31,10 +31,7 @@ class RunStarted(Event):
     ]
 
     def number(self, key: str) -> float | None:
-        """Return a setting; None if it is no number, or none of a sensible size.
-
-        >>> RunStarted(config={"num-server-rounds": 5, "task": "digits"}).number("task")
-        """
+        """Return a setting; None if it is no number, or none of a sensible size."""
         value = self.config.get(key)
         sensible = isinstance(value, int | float) and abs(value) < 1e15
         return value if sensible and not isinstance(value, bool) else None
@@ -206,6 +203,7 @@ class Evaluated(Event):
     loss: Number = None
     cohorts: Mapping[str, Number] | None = None
     clients: Clients | None = None
+    untested: Count = 0  # clients too small to have held out test data
     spread: Mapping[str, Spread] | None = None
 
     def value(self, metric: str) -> float | None:
@@ -214,12 +212,7 @@ class Evaluated(Event):
 
     @classmethod
     def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Read old logs, in which accuracy is the only metric.
-
-        >>> old = {"event": "evaluated", "where": "clients", "accuracy-mean": 0.5, "loss-mean": 2}
-        >>> dict(Evaluated.upgraded(old))["spread"]
-        {'accuracy': {'mean': 0.5}}
-        """
+        """Read old logs, in which accuracy is the only metric."""
         new = dict(fields)
         if _is_number(fields.get("accuracy")):
             new.setdefault("metrics", {"accuracy": fields["accuracy"]})
@@ -416,12 +409,7 @@ class AlignmentFound(Event):
 
 
 def read_event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
-
-    >>> read_event({"event": "evaluated", "round": 2, "accuracy": 0.5, "loss": "small"})
-    Evaluated(round=2, cohort=None, time=None, where='server', metrics={'accuracy': 0.5}, ...)
-    >>> read_event({"event": "unheard-of"})
-    """
+    """Return the event of a line; None if its kind is unknown. Senseless fields are left out."""
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
     return None if kind is None else _read(kind, kind.upgraded(fields))
@@ -436,11 +424,7 @@ def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:
 
 
 def as_events(told: Iterable[Event | Mapping[str, Any]]) -> Iterator[Event]:
-    """Yield the events of a log, or those given; unknown kinds are passed over.
-
-    >>> [type(event).__name__ for event in as_events([{"event": "uplink"}, {"event": "new"}])]
-    ['SparseUplinkUsed']
-    """
+    """Yield the events of a log, or those given; unknown kinds are passed over."""
     for entry in told:
         event = entry if isinstance(entry, Event) else read_event(entry)
         if event is not None:

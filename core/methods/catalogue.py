@@ -32,11 +32,7 @@ def all_methods() -> tuple[Method, ...]:
 
 @lru_cache(maxsize=len(AXES))
 def methods(axis: str) -> Mapping[str, Method]:
-    """Return the methods of an axis by name.
-
-    >>> list(methods("uplink"))
-    ['dense', 'int8', 'top-k', 'top-k-plain', 'compact']
-    """
+    """Return the methods of an axis by name."""
     return {method.name: method for method in all_methods() if method.axis == axis}
 
 
@@ -48,11 +44,7 @@ def all_settings() -> tuple[type[Settings], ...]:
 
 @lru_cache(maxsize=1)
 def presets() -> Mapping[str, Mapping[str, str]]:
-    """Return the presets: a value for some axes under one name.
-
-    >>> presets()["cosage"]
-    {'client-selector': 'cosage', 'uplink': 'top-k-plain', 'weighting': 'uniform'}
-    """
+    """Return the presets: a value for some axes under one name."""
     found = {
         name: {method.axis: method.name, **others}
         for method in all_methods()

@@ -7,12 +7,12 @@ from .base import AtLeastOne, Count, Method, Settings, key
 
 
 class CohortSettings(Settings):
-    """What several methods with cohorts have to be told."""
+    """Settings that several cohort methods share."""
 
     section = "cohort"
     share: Literal["auto", "none", "changes", "body"] = key(
         "auto",
-        'what cohorts have in common: "none" for models of their own, "changes" for what all '
+        'what cohorts share: "none" for models of their own, "changes" for what all '
         'clients learn as far as few of a cohort take part, "body" for one body that all '
         'clients train, with a last layer for each cohort; "auto" is changes with cohorts by '
         "similarity, else none",
@@ -25,22 +25,14 @@ class CohortSettings(Settings):
     )
 
     def shared(self, cohorts: str, similarity: str, buffer: int = 0) -> str:
-        """Return what cohorts have in common in a run; a paper's cohorts share nothing.
-
-        >>> CohortSettings().shared("similarity", "centred-overlap")
-        'changes'
-        """
+        """Return what cohorts have in common in a run; a paper's cohorts share nothing."""
         if self.share != "auto":
             return self.share
         apart = cohorts != "similarity" or similarity == "index-overlap" or buffer
         return "none" if apart else "changes"
 
     def joint_rounds_of(self, rounds: int) -> int:
-        """Return for how many rounds of a run one model is trained.
-
-        >>> CohortSettings().joint_rounds_of(40), CohortSettings().joint_rounds_of(200)
-        (10, 20)
-        """
+        """Return for how many rounds of a run one model is trained."""
         return self.joint_rounds or min(20, rounds // 4)
 
 

@@ -3,28 +3,18 @@
 from .base import Method
 from .selector import Selector
 
+
+def _rule(name: str, about: str, core: str, default: bool = False) -> Selector:
+    return Selector(
+        name=name, about=about, default=default, core=f"selectors.client_selectors.{core}"
+    )
+
+
 METHODS = (
-    Selector(
-        name="random",
-        about="clients drawn uniformly",
-        default=True,
-        core="selectors.client_selectors.plain:Uniform",
-    ),
-    Selector(
-        name="all",
-        about="all clients, every round",
-        core="selectors.client_selectors.plain:Everyone",
-    ),
-    Selector(
-        name="round-robin",
-        about="all clients in turn",
-        core="selectors.client_selectors.plain:RoundRobin",
-    ),
-    Selector(
-        name="aoi",
-        about="clients that have waited longest (age of information)",
-        core="selectors.client_selectors.age:OldestFirst",
-    ),
+    _rule("random", "clients drawn uniformly", "plain:Uniform", default=True),
+    _rule("all", "all clients, every round", "plain:Everyone"),
+    _rule("round-robin", "all clients in turn", "plain:RoundRobin"),
+    _rule("aoi", "clients that have waited longest (age of information)", "age:OldestFirst"),
     Method(axis="data-selector", name="full", about="all of a client's data", default=True),
     Method(
         axis="cohorts",

@@ -16,11 +16,7 @@ class SplitTestSettings(Settings):
     )
 
     def least_part(self, participants: int) -> int:
-        """Return how many of a round's participants each part must keep.
-
-        >>> SplitTestSettings().least_part(30), SplitTestSettings(min_participants=2).least_part(30)
-        (3, 2)
-        """
+        """Return how many of a round's participants each part must keep."""
         return self.min_participants or max(1, participants // 10)
 
 

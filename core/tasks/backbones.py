@@ -42,11 +42,7 @@ class Backbone:
 
 
 def feature_size(name: str) -> int:
-    """Return the number of features of the backbone called `name`.
-
-    >>> feature_size("efficientnet-lite0")
-    1280
-    """
+    """Return the number of features of the backbone called `name`."""
     return _backbone(name).size
 
 

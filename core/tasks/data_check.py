@@ -30,14 +30,7 @@ class DataFacts:
 
 
 def check_data(facts: DataFacts) -> list[str]:
-    """Return what may mislead, and what to do about it.
-
-    >>> x = np.array([[0.1, 5000.0], [0.2, 9000.0], [0.3, 1000.0]])
-    >>> for line in check_data(DataFacts(x=x, targets=np.array([1, 2, 3]), kind="classification")):
-    ...     print(line)
-    labels go from 1 to 3: class 0 has no sample, but an output of the model; subtract 1
-    column 1 of the inputs varies 4e+04 times as much as column 0; set data.scale = 'standard'
-    """
+    """Return what may mislead, and what to do about it."""
     found = [
         _labels_from_one(facts),
         _whole_numbers(facts),

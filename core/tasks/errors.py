@@ -57,11 +57,7 @@ def check_client(partition_id: int, num_partitions: int) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    r"""Message of an error without its line breaks.
-
-    >>> one_line(OSError("no network\nat all"))
-    'no network at all'
-    """
+    r"""Message of an error without its line breaks."""
     return " ".join(str(error).split())
 
 
@@ -98,11 +94,7 @@ EXTRAS = {
 
 
 def advice(error: ImportError) -> str:
-    """Return what to install for a package that is missing, or nothing if that is not known.
-
-    >>> advice(ModuleNotFoundError("No module named 'sklearn'", name="sklearn.cluster"))
-    "the package sklearn is missing: pip install 'forager-fl[datasets]'"
-    """
+    """Return what to install for a package that is missing, or nothing if that is not known."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         return ""

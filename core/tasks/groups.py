@@ -16,21 +16,12 @@ Labels = NDArray[np.int64]
 
 
 def group_of(client: int, count: int) -> int:
-    """Return the group that a client belongs to.
-
-    >>> [group_of(client, 3) for client in range(5)]
-    [0, 1, 2, 0, 1]
-    """
+    """Return the group that a client belongs to."""
     return client % count
 
 
 def rotation(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tuple[Inputs, Labels]:
-    """Return the images of a group, turned by its share of a circle.
-
-    >>> x, y = rotation(np.array([[[1.0, 2.0], [3.0, 4.0]]]), np.array([0]), 1, 4, 10)
-    >>> x.tolist()
-    [[[2.0, 4.0], [1.0, 3.0]]]
-    """
+    """Return the images of a group, turned by its share of a circle."""
     if 4 % count:
         raise invalid("group_count", count, "1, 2 or 4 with rotation: quarters of a circle")
     if x.ndim < 3:
@@ -42,11 +33,7 @@ def rotation(x: Inputs, y: Labels, group: int, count: int, classes: int) -> tupl
 def label_permutation(
     x: Inputs, y: Labels, group: int, count: int, classes: int
 ) -> tuple[Inputs, Labels]:
-    """Return the samples of a group with their labels shifted by its share of the classes.
-
-    >>> label_permutation(np.zeros((2, 1)), np.array([0, 9]), 1, 2, 10)[1].tolist()
-    [5, 4]
-    """
+    """Return the samples of a group with their labels shifted by its share of the classes."""
     if count > classes:
         raise invalid("group_count", count, f"at most {classes}, the number of classes")
     return x, (y + group * classes // count) % classes
@@ -56,10 +43,6 @@ def affine_shift(strength: float, x: Inputs, group: int) -> Inputs:
     """Return the inputs of a group, ``(1 + s a) x + s b`` with its own normal a and b per feature.
 
     Reisizadeh et al., 2020.
-
-    >>> x = np.ones((2, 3), np.float32)
-    >>> bool((affine_shift(0.0, x, 1) == x).all()), bool((affine_shift(0.5, x, 1) == x).any())
-    (True, False)
     """
     rng = np.random.default_rng([group, *map(ord, "affine")])
     stretch, move = rng.normal(size=(2, *x.shape[1:]))

@@ -17,10 +17,6 @@ class LazySplit(Samples):
 
     Transforms belong in the data set. Targets are read once more, all together, only by methods
     that work label by label.
-
-    >>> data = LazySplit([(torch.ones(2) * i, i) for i in range(5)], "an example")
-    >>> [(x[:, 0].tolist(), y.tolist()) for x, y in data.batches(3)]
-    [([0.0, 1.0, 2.0], [0, 1, 2]), ([3.0, 4.0], [3, 4])]
     """
 
     def __init__(

@@ -19,44 +19,25 @@ _ACRONYMS = frozenset({"auc", "auroc", "f1", "iou", "mae", "mse", "r2", "rmse"})
 
 
 def label(metric: Metric) -> str:
-    """Return a metric's name for a sentence or an axis.
-
-    >>> [label(Metric(name)) for name in ("accuracy", "mae", "macro-f1", "balanced-accuracy")]
-    ['accuracy', 'MAE', 'macro F1', 'balanced accuracy']
-    """
+    """Return a metric's name for a sentence or an axis."""
     return " ".join(part.upper() if part in _ACRONYMS else part for part in metric.name.split("-"))
 
 
 def title(metric: Metric) -> str:
-    """Return a metric's name for a heading, or for the start of a sentence.
-
-    >>> title(Metric("balanced-accuracy")), title(Metric("mae"))
-    ('Balanced accuracy', 'MAE')
-    """
+    """Return a metric's name for a heading, or for the start of a sentence."""
     text = label(metric)
     return text[:1].upper() + text[1:]
 
 
 def written(metric: Metric, value: float | None) -> str:
-    """Write a value: shares as percentages, others with four digits.
-
-    >>> written(Metric("accuracy", share=True), 0.9123), written(Metric("mae"), 43.21987)
-    ('91.2 %', '43.22')
-    >>> written(Metric("mae"), None)
-    'unknown'
-    """
+    """Write a value: shares as percentages, others with four digits."""
     if value is None or math.isnan(value):
         return "unknown"
     return f"{100 * value:.1f} %" if metric.share else f"{value:.4g}"
 
 
 def check_metrics(metrics: Sequence[Metric]) -> None:
-    """Refuse metrics that ``rounds.csv`` could not distinguish.
-
-    >>> check_metrics([Metric("seconds")])
-    Traceback (most recent call last):
-    forager.core.tasks.errors.TaskError: metrics: 'seconds' is a column of rounds.csv already...
-    """
+    """Refuse metrics that ``rounds.csv`` could not distinguish."""
     names = [metric.name for metric in metrics]
     if not names:
         raise TaskError("metrics: there is none; a task needs at least one, the one that matters")

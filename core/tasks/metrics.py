@@ -22,27 +22,15 @@ class Metric:
     compute: Callable[[Any, Any], float] | None = None
 
     def gain(self, value: float, over: float) -> float:
-        """Return how much better `value` is than `over`, whichever way is better.
-
-        >>> Metric("mae", higher_is_better=False).gain(2.0, over=3.0)
-        1.0
-        """
+        """Return how much better `value` is than `over`, whichever way is better."""
         return value - over if self.higher_is_better else over - value
 
     def better(self, value: float, than: float) -> bool:
-        """Return whether a value is better than another; anything is better than NaN.
-
-        >>> Metric("accuracy").better(0.9, than=0.8), Metric("mae", False).better(0.9, than=0.8)
-        (True, False)
-        """
+        """Return whether a value is better than another; anything is better than NaN."""
         return math.isnan(than) > math.isnan(value) or self.gain(value, than) > 0
 
     def best(self, values: Iterable[float]) -> float:
-        """Return the best of some values; NaN if there is none.
-
-        >>> Metric("perplexity", higher_is_better=False).best([9.0, 4.0, 6.0])
-        4.0
-        """
+        """Return the best of some values; NaN if there is none."""
         known = [value for value in values if not math.isnan(value)]
         choose = max if self.higher_is_better else min
         return choose(known, default=math.nan)
@@ -82,20 +70,12 @@ RECALL = "recall-"
 
 
 def of_classes(count: int) -> list[Metric]:
-    """Return the metrics that ``class-recall`` stands for.
-
-    >>> [metric.name for metric in of_classes(2)]
-    ['recall-0', 'recall-1']
-    """
+    """Return the metrics that ``class-recall`` stands for."""
     return [Metric(f"{RECALL}{label}", share=True) for label in range(count)]
 
 
 def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metric, ...]:
-    """Return metrics by their names; an error that names the key for one that does not exist.
-
-    >>> [metric.name for metric in resolved(["mae", "r2"])]
-    ['mae', 'r2']
-    """
+    """Return metrics by their names; an error that names the key for one that does not exist."""
     found = []
     for each in wanted:
         if isinstance(each, Metric):

@@ -82,11 +82,7 @@ def registered(name: str) -> AppProblem | None:
 
 
 def as_split(data: Any) -> Split:
-    """Return data as one tensor of inputs and one of labels.
-
-    >>> as_split(([[1.0], [2.0]], [0, 1])).x.shape
-    torch.Size([2, 1])
-    """
+    """Return data as one tensor of inputs and one of labels."""
     if isinstance(data, DataLoader):
         data = data.dataset
     if isinstance(data, Split):

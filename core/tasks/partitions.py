@@ -27,12 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Partitions:
-    """Sample numbers of every client, one client after the other.
-
-    >>> parts = Partitions(order=np.array([4, 0, 2]), offsets=np.array([0, 1, 1, 3]))
-    >>> len(parts), parts[0].tolist(), parts[1].tolist(), parts[2].tolist()
-    (3, [4], [], [0, 2])
-    """
+    """Sample numbers of every client, one client after the other."""
 
     order: Indices
     offsets: Indices

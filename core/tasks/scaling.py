@@ -25,14 +25,7 @@ _LEAST = 1e-6  # a spread below this share of the mean is rounding: the feature 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Means and spreads, one of each per feature or channel.
-
-    >>> scaling = Scaling(np.array([10.0, 0.0]), np.array([5.0, 1.0]))
-    >>> scaling.apply(torch.tensor([[20.0, 3.0]])).tolist()
-    [[2.0, 3.0]]
-    >>> Scaling.read(scaling.text()) == scaling
-    True
-    """
+    """Means and spreads, one of each per feature or channel."""
 
     mean: NDArray[np.float64]
     spread: NDArray[np.float64]

@@ -105,27 +105,14 @@ class ServerData:
 
 
 def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
-    """Random generator that belongs to one purpose, so that draws never shift each other.
-
-    >>> a, b = generator(0, "noise", 3), generator(0, "noise", 3)
-    >>> bool(a.random() == b.random())
-    True
-    >>> bool(generator(0, "noise", 4).random() == generator(0, "test", 4).random())
-    False
-    """
+    """Random generator that belongs to one purpose, so that draws never shift each other."""
     return np.random.default_rng([seed, zlib.crc32(purpose.encode()), *ids])
 
 
 def stratified_split(
     labels: NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Positions cut in two, each class in the same proportion as far as whole samples allow.
-
-    >>> labels = np.array([0] * 8 + [1] * 4)
-    >>> first, second = stratified_split(labels, 0.25, np.random.default_rng(0))
-    >>> labels[first].tolist(), len(second)
-    ([0, 0, 1], 9)
-    """
+    """Positions cut in two, each class in the same proportion as far as whole samples allow."""
     _, classes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     ideal = (counts * share).astype(np.float64)
     quotas = _largest_remainder(ideal, round(share * len(labels)))
@@ -153,12 +140,7 @@ def _rank_in_group(groups: NDArray[np.int64]) -> Indices:
 
 
 def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """Positions of the samples kept for training and of those held out, at random.
-
-    >>> kept, held = hold_out(5, 0.4, np.random.default_rng(0))
-    >>> len(kept), len(held), sorted([*kept.tolist(), *held.tolist()])
-    (3, 2, [0, 1, 2, 3, 4])
-    """
+    """Positions of the samples kept for training and of those held out, at random."""
     shuffled = rng.permutation(count)
     held = int(count * share)
     return np.sort(shuffled[held:]), np.sort(shuffled[:held])
@@ -170,10 +152,6 @@ def share_between_owner_and_server(
     """Halves of every owner's samples: one for the owner, one for the server.
 
     An owner with an odd number of samples keeps the extra one.
-
-    >>> rng = np.random.default_rng(0)
-    >>> [len(part) for part in share_between_owner_and_server(np.array([5, 5, 5, 7]), rng)]
-    [3, 1]
     """
     shuffled = rng.permutation(len(owners))
     keeps = np.empty(len(owners), dtype=bool)

@@ -38,14 +38,6 @@ def load_task(spec: TaskSpec) -> Task:
 
     Nothing is read before something is asked of the task. A :class:`TaskError` names a setting that
     is of the wrong type, out of range or unknown.
-
-    >>> task = load_task(TaskSpec(task="synthetic"))
-    >>> task.input_shape, task.num_classes
-    ((60,), 10)
-    >>> load_task(TaskSpec(noise_rate=2.0))
-    Traceback (most recent call last):
-        ...
-    forager...TaskError: corruption.rate = 2.0 is not allowed: use a number in [0, 1]
     """
     names: dict[str, Collection[str]] = {
         "partition": PARTITIONERS,
@@ -234,11 +226,6 @@ class Task:
         """
         with self._data.lock:
             return self._data.client_names(num_partitions)
-
-    def client_name(self, partition_id: int, num_partitions: int) -> str:
-        """Return who owns the data of a client: its number, where the data do not say."""
-        names = self.client_names(num_partitions)
-        return names[partition_id] if names else str(partition_id)
 
     def findings(self, num_partitions: int) -> list[str]:
         """Return what of the data may mislead; see :mod:`core.tasks.data_check`.

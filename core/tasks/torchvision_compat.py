@@ -24,9 +24,6 @@ def torchvision() -> ModuleType:
     """Return the torchvision module, also where its C++ operators cannot be loaded.
 
     Imported on first use: it is slow, and a device that trains on sensor data never needs it.
-
-    >>> torchvision().models.resnet18.__name__
-    'resnet18'
     """
     try:
         with optional_packages("torchvision's networks and data sets"):

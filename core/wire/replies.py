@@ -13,11 +13,10 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from .arrays import checked_arrays, from_record, to_record
+from .arrays import checked_arrays, from_record, record_bytes, sizes_of, to_record, value_bytes
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
 from .requests import MessageTable
-from .sizes import record_bytes, sizes_of, value_bytes
 
 Arrays = Mapping[str, NDArray[Any]]
 

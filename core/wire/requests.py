@@ -6,9 +6,9 @@ from typing import Any, overload
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from .arrays import record_bytes
 from .keys import CONFIG
 from .records import copies_to, entries, filled, node_of
-from .sizes import record_bytes
 
 Record = ArrayRecord | ConfigRecord | MetricRecord
 _NONCE = 16  # bytes

@@ -21,6 +21,7 @@ from ...core.wire.requests import Requests
 from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer, Outcome
+from .metric_spread import untested
 from .paced import PacedAvg
 from .pieces import Pieces
 from .running_mean import mean_of, median_of
@@ -151,7 +152,8 @@ class FlowerAggregator(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Aggregate what sound replies there are."""
-        sound = uniform(reply for table in tables_in(replies) for reply in table)
+        tables = (table.without(untested(table)) for table in tables_in(replies))
+        sound = uniform(reply for table in tables for reply in table)
         return super().aggregate_evaluate(server_round, sound)
 
     def _restored(

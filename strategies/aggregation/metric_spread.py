@@ -8,6 +8,8 @@ from flwr.app import MetricRecord
 
 from ...core.log.events import Evaluated, Spread
 from ...core.tasks.metrics import ACCURACY, Metric
+from ...core.wire.keys import NUM_EXAMPLES
+from ...core.wire.replies import Replies
 
 _ABSURD = 1e12
 
@@ -29,7 +31,7 @@ def metric_spread(
     >>> spread.mean, spread.worst_10, spread.best_10
     (5.0, 10.0, 0.0)
     """
-    main = metrics[0]
+    main, records = metrics[0], list(records)
     sound = [
         record
         for record in records
@@ -44,9 +46,20 @@ def metric_spread(
         round=server_round,
         where="clients",
         clients=len(sound),
+        untested=sum(record.get(NUM_EXAMPLES) == 0 for record in records),
         loss=float(np.mean([_loss(record) for record in sound])),
         spread=spread,
     )
+
+
+def untested(table: Replies) -> list[int]:
+    """Return the rows of clients that are too small to have held out test data.
+
+    >>> untested(Replies([7, 8], ["", ""], ["", ""], {"num-examples": [0, 3]}))
+    [0]
+    """
+    counts = table.metrics.get(NUM_EXAMPLES, [])
+    return [row for row, count in enumerate(counts) if type(count) is int and count == 0]
 
 
 def _loss(record: MetricRecord) -> float:

@@ -11,11 +11,10 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 
-from ...core.wire.arrays import from_record, to_record
+from ...core.wire.arrays import from_record, record_bytes, to_record
 from ...core.wire.keys import ARRAYS
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
-from ...core.wire.sizes import record_bytes
 
 _MOST_LATE = 1000  # assignments that are kept in mind though nobody waits for their replies
 _MOST_BYTES = 2**28  # of models that are kept for them

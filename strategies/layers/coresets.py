@@ -21,12 +21,11 @@ from ...core.methods.base import Method
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import CoresetMethod, CoresetSettings
 from ...core.tasks import Samples, load_task
-from ...core.wire.arrays import from_record, to_record
+from ...core.wire.arrays import from_record, record_bytes, to_record
 from ...core.wire.keys import CORESET, NUM_EXAMPLES, TARGETS
 from ...core.wire.replies import Replies, Row
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply, CoresetTold
-from ...core.wire.sizes import record_bytes
 from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence

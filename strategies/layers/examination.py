@@ -17,6 +17,7 @@ from ...core.tasks.models.head import linear_head
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import AGREEMENT, AS_IT_CAME, LOSS, NUM_EXAMPLES, PROBED
 from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ..aggregation.metric_spread import untested
 from ..federation.update_observations import BIAS_UPDATE, UPDATE, UpdateObservations
 from .base import Layer, Outcome
 from .confirmed_labels import clean_accuracy_of
@@ -111,6 +112,9 @@ class Examination(Layer):
         self._columns, metric = {}, self.federation.metrics[0].name
 
         def look(table: Replies) -> Replies:
+            table = table.without(untested(table))
+            if not len(table):
+                return table
             keys, before = list(self.federation.keys(table.nodes)), table.take_metric(AS_IT_CAME)
             self._add({"client": keys, AS_IT_CAME: before, "served": list(table.metrics[metric])})
             return table

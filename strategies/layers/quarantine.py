@@ -16,6 +16,7 @@ from ...core.wire.arrays import from_record
 from ...core.wire.keys import ARRAYS, LOSS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
+from ..aggregation.metric_spread import untested
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer, Outcome
@@ -127,9 +128,10 @@ class QuarantineLayer(Layer):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Aggregate the sound replies."""
+        """Aggregate the sound replies of those that have test data."""
 
         def check(table: Replies) -> Replies:
+            table = table.without(untested(table))
             wrong = self._asked(table) | table.faults
             _drop_undefined(table)
             wrong |= unsound_metrics(table, skip=wrong)

@@ -14,11 +14,10 @@ from ...core.log.events import SparseUplinkUsed
 from ...core.methods.catalogue import methods
 from ...core.methods.top_k import TopKMethod
 from ...core.wire import int8
-from ...core.wire.arrays import from_record
+from ...core.wire.arrays import from_record, record_bytes
 from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply, SparseTold
-from ...core.wire.sizes import record_bytes
 from ...core.wire.sparse import MalformedUpdate, decode_rows
 from ..federation.ledger import Assignment
 from .base import Layer, Outcome
@@ -124,7 +123,7 @@ class SparseUplink(Layer):
 
 
 class Int8Uplink(SparseUplink):
-    """Decode updates of one byte per entry; nobody needs to be told to send them."""
+    """Decode updates of one byte per entry."""
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":
@@ -134,7 +133,8 @@ class Int8Uplink(SparseUplink):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send what the layers inside do."""
+        """Say how clients send their updates."""
+        config[VALUES] = "int8"
         return Layer.configure_train(self, server_round, arrays, config, grid)
 
     @staticmethod

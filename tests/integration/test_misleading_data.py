@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from forager.core.tasks import TaskError
 from forager.tools.engine.local import LocalResult, run_local
+from forager.tools.predict import cohort_of
 
 ROWS = {"clinic-a": 40, "clinic-b": 30, "clinic-c": 8}
 
@@ -78,3 +79,17 @@ def test_a_metric_of_another_kind_of_problem_is_refused(clinics: dict[str, Any])
     with pytest.raises(TaskError, match=r"metrics = 'accuracy' does not fit: .* is regression"):
         run_local({**clinics, "metrics": "accuracy"})
     assert not list(Path(clinics["output-dir"]).glob("*/events.jsonl"))
+
+
+@pytest.mark.parametrize("wire", [False, True])
+def test_a_client_too_small_to_hold_out_data_is_counted_and_no_error(
+    clinics: dict[str, Any], wire: bool
+) -> None:
+    given = {"data.client-test-share": 0.1, "local.check-wire": wire}
+    result = run_local({**clinics, **given, "strategy": "split-test"})
+    for asked in events(result, "exchange"):
+        assert (asked["received"], asked["failed"]) == (3, {})
+    assert not events(result, "quarantined")
+    told = [e for e in events(result, "evaluated") if e["where"] == "clients"]
+    assert [(e["clients"], e["untested"]) for e in told] == [(2, 1)] * 2
+    assert cohort_of(result.folder, "clinic-b") == cohort_of(result.folder, "1")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ...server_app.run_folder import RunFolder, RunFolderError
 from ..report.formatting import natural_order
-from ..report.html_page import page
-from ..report.tables import sortable_table
+from ..report.html_page import page, sortable_table
 from .advice import advice
 from .evidence import Evidence
 from .findings import Finding, findings

@@ -12,15 +12,15 @@ from flwr.app import ArrayRecord, Context, Message, RecordDict
 
 from ...client_app.app import answer
 from ...client_app.clients import VirtualClients, VirtualContext
-from ...client_app.device.context_memory import recall_all, remember_all
+from ...client_app.device.state import recall_all, remember_all
 from ...core.config.reading import SharedConfig
+from ...core.wire.arrays import record_bytes
 from ...core.wire.changes import TAG
 from ...core.wire.delivery import Delivery
 from ...core.wire.flower_private import Run, TaskIdentity, by_wire, empty_run
 from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, SECONDS
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
-from ...core.wire.sizes import record_bytes
 from ...strategies.federation.clock import ClockedGrid
 from ...strategies.federation.virtual_nodes import NumberedNodes
 from .simulated_devices import SimulatedDevices

@@ -23,10 +23,7 @@ class Results:
 
     @classmethod
     def load(
-        cls,
-        path: Path,
-        cells: Sequence[Cell] | None = None,
-        seeds: Collection[int] | None = None,
+        cls, path: Path, cells: Sequence[Cell] | None = None, seeds: Collection[int] | None = None
     ) -> Results:
         """Read a sweep file."""
         records = read_records(path)

@@ -11,9 +11,9 @@ from ...core.tasks.metric_text import label
 from ..report.axes import HEIGHT, finish, line, percent_axis
 from ..report.formatting import shorten
 from ..report.history import History
+from ..report.html_page import text
 from ..report.page import chapters, render
 from ..report.svg import SERIES, Axes, Plot, draw, figure
-from ..report.tables import text
 from ..report.watch import view
 from .runs import FollowedRun
 

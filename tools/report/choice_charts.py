@@ -10,8 +10,8 @@ from ...core.log.events import Selected
 from .axes import HEIGHT, legend, lines_chart
 from .history import History
 from .hover import over_lines
+from .html_page import folded_table, text
 from .svg import FIRST, INK, SERIES, Axes, Picture, Plot, draw
-from .tables import folded_table, text
 
 MOST_BINS = 10  # that have a colour of their own
 BY_SIMILARITY = ("cosage", "dissimilarity", "dissimilarity-cooldown", "dissimilarity-sampling")

@@ -56,9 +56,7 @@ def classes_sentence(history: History) -> str:
     )
 
 
-def class_counts(
-    told: Mapping[int, Sequence[Sequence[int]]],
-) -> tuple[int, NDArray[np.float64]]:
+def class_counts(told: Mapping[int, Sequence[Sequence[int]]]) -> tuple[int, NDArray[np.float64]]:
     """Return the first round and how many samples of each class there were: one column per round.
 
     A round that says nothing is like the one before. A round's report is a list of counts

@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
 from ...core.config.overrides import toml_value
@@ -74,8 +73,3 @@ def jain_index(values: list[int]) -> float | None:
     r"""Return how even values are, :math:`(\sum x)^2 / (n \sum x^2)`: 1 when all are equal."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else None
-
-
-def spread(values: list[int]) -> tuple[int, float, int]:
-    """Return least, median and most of some values."""
-    return min(values), median(values), max(values)

@@ -63,32 +63,22 @@ def lines_at(
 
 
 def over_cells(
-    rows: Sequence[str], columns: Sequence[str], values: NDArray[Any], parts: int = 1
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: NDArray[Any],
+    parts: int = 1,
+    names: Sequence[str] = (),
 ) -> Hover:
     """Show the value of the cell under the pointer, and the names of its row and column.
 
-    Values are sent as whole multiples of 1 / `parts`, since there can be many.
+    Values are sent as whole multiples of 1 / `parts`, since there can be many; with `names`, a
+    value is the number of one.
     """
 
     def hover(axes: Axes) -> dict[str, Any]:
         cells = np.rint(parts * values).astype(int).tolist()
-        told = {"rows": list(rows), "columns": list(columns), "values": cells, "parts": parts}
-        return frame(axes) | told
-
-    return hover
-
-
-def over_names(
-    rows: Sequence[str], columns: Sequence[str], names: Sequence[Sequence[str]]
-) -> Hover:
-    """Show the name of the cell under the pointer, as :func:`over_cells` shows its value."""
-    known = sorted({name for row in names for name in row})
-    number = {name: place for place, name in enumerate(known)}
-
-    def hover(axes: Axes) -> dict[str, Any]:
-        cells = [[number[name] for name in row] for row in names]
-        told = {"rows": list(rows), "columns": list(columns), "values": cells, "names": known}
-        return frame(axes) | told
+        kind = {"names": list(names)} if names else {"parts": parts}
+        return frame(axes) | {"rows": list(rows), "columns": list(columns), "values": cells} | kind
 
     return hover
 

@@ -9,9 +9,9 @@ from .axes import SERIES_PIXELS, pixel_rows, rows_height
 from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
-from .hover import over_names
+from .hover import over_cells
+from .html_page import folded_table, text
 from .svg import Axes, Picture, Plot, draw
-from .tables import folded_table, text
 
 MOST_CLIENTS = 200  # rows of the picture, and of the table
 
@@ -70,13 +70,14 @@ def members_chart(history: History) -> Plot | None:
     keys = keys[:: -(-len(keys) // MOST_CLIENTS)]
     first, rounds = min(found), max(found) - min(found) + 1
     pixels = np.zeros((len(keys), rounds, 4), dtype=np.uint8)
-    told: list[list[str]] = [[""] * rounds for _ in keys]
+    shown = ["", *sorted(f"cohort {tree.shown(name)}" for name in names)]
+    told = np.zeros(pixels.shape[:2])
     where: dict[str, str] = {}
     for column in range(rounds):
         where = found.get(first + column, where)
         for row, key in enumerate(keys):
             if key in where:
-                told[row][column] = f"cohort {tree.shown(where[key])}"
+                told[row, column] = shown.index(f"cohort {tree.shown(where[key])}")
                 pixels[row, column] = _colour(tree, where[key])
 
     def paint(axes: Axes) -> None:
@@ -84,7 +85,8 @@ def members_chart(history: History) -> Plot | None:
 
     rows = [f"{shorten(history.name_of(key), 20)}{_planted(groups, key)}" for key in keys]
     columns = [f"round {first + column}" for column in range(rounds)]
-    return draw("members", rows_height(len(keys)), paint, over_names(rows, columns, told))
+    hover = over_cells(rows, columns, told, names=shown)
+    return draw("members", rows_height(len(keys)), paint, hover)
 
 
 def _planted(groups: dict[str, int], key: str) -> str:

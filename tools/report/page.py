@@ -13,7 +13,6 @@ from . import (
     client_tables,
     cohort_charts,
     coreset_charts,
-    cost_charts,
     member_charts,
     metric_charts,
     participation_charts,
@@ -23,10 +22,9 @@ from . import (
 )
 from .formatting import plural, run_command, shorten
 from .history import History
-from .html_page import fold, page, sentences
+from .html_page import fold, folded_table, page, sentences, text
 from .method_pages import read_more
 from .svg import Picture, Plot, figure
-from .tables import folded_table, text
 
 _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features
 
@@ -36,33 +34,14 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
 
     Each says itself whether there is something to see; a heading without any is left out.
     """
+    went = metric_charts.pictures(history) + participation_charts.PICTURES
+    went += choice_charts.PICTURES + metric_charts.COSTS
+    shared = cohort_charts.pictures(history) + member_charts.PICTURES
+    trained_on = class_charts.SPREAD + coreset_charts.PICTURES + class_charts.STORED
     return (
-        (
-            "How it went",
-            (
-                *metric_charts.pictures(history),
-                *participation_charts.PICTURES,
-                *choice_charts.PICTURES,
-                *cost_charts.PICTURES,
-            ),
-        ),
-        (
-            "What clients trained on",
-            (
-                *class_charts.SPREAD,
-                *coreset_charts.PICTURES,
-                *class_charts.STORED,
-            ),
-        ),
-        (
-            "Who shares a model",
-            (
-                *cohort_charts.pictures(history),
-                *member_charts.PICTURES,
-                *cohort_charts.SPLITS,
-                *similarity_charts.PICTURES,
-            ),
-        ),
+        ("How it went", went),
+        ("What clients trained on", trained_on),
+        ("Who shares a model", shared + cohort_charts.SPLITS + similarity_charts.PICTURES),
         ("Faults and slow clients", trouble_charts.PICTURES),
     )
 

@@ -7,15 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .axes import (
-    BLUE,
-    MOST_NAMED,
-    Pixel,
-    legend,
-    pixel_rows,
-    rows_height,
-    shades,
-)
+from .axes import BLUE, MOST_NAMED, Pixel, legend, pixel_rows, rows_height, shades
 from .formatting import plural, shorten
 from .history import History
 from .hover import frame
@@ -128,14 +120,6 @@ def _choices_caption(history: History) -> str:
 
 
 PICTURES = (
-    Picture(
-        "How often each client was chosen",
-        participation_chart,
-        _participation_caption,
-    ),
-    Picture(
-        "Who was chosen when, and how long others waited",
-        choices_chart,
-        _choices_caption,
-    ),
+    Picture("How often each client was chosen", participation_chart, _participation_caption),
+    Picture("Who was chosen when, and how long others waited", choices_chart, _choices_caption),
 )

@@ -13,8 +13,8 @@ from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
+from .html_page import sortable_table, text
 from .svg import INK, Axes, Picture, Plot, draw
-from .tables import sortable_table, text
 
 NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
 

@@ -2,12 +2,13 @@
 
 from collections import Counter
 from html import escape
+from statistics import median
 
 from ...core.config.run_config import AXIS_DEFAULTS
 from ...core.log.events import Decided, InputsScaled, PrivacySpent
 from ...core.methods.catalogue import presets
 from ...core.tasks.metric_text import label, title, written
-from .formatting import data_size, duration, jain_index, percent, plural, spread
+from .formatting import data_size, duration, jain_index, percent, plural
 from .history import History
 
 _NO_END = "unknown (no end in the log)"
@@ -149,7 +150,11 @@ def traffic_sentence(history: History) -> str:
     total = down + up + selecting
     if not total:
         return "No traffic was counted."
-    tests = f" Testing on clients took {data_size(testing)} more." if testing else ""
+    tests = (
+        f" Testing on clients and asking who they are took {data_size(testing)} more."
+        if testing
+        else ""
+    )
     instead = _instead(history)
     return (
         f"{data_size(down)} went down to clients, {data_size(up)} came up from them"
@@ -174,7 +179,7 @@ def participation_sentence(history: History) -> str:
     if index is None:
         return "No client was chosen for training yet."
     longest = int(history.ages().max(initial=0))
-    least, middle, most = spread(counts)
+    least, middle, most = min(counts), median(counts), max(counts)
     trained = sum(count > 0 for count in counts)
     often = f"from {least} to {plural(most, 'time')}, median {middle:g}"
     if least == most:
@@ -220,7 +225,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
     known = last_and_best(history)
     (last_round, last), (best_round, best) = known or ((0, None), (0, None))
     counts = history.participation() or [0]
-    least, middle, most = spread(counts)
+    least, middle, most = min(counts), median(counts), max(counts)
     failed, late, quarantined = trouble_counts(history)
     often = f"{least} to {most}, median {middle:g}"
     metric, name = history.metric, label(history.metric)

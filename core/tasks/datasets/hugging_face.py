@@ -104,11 +104,7 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
 
 
 def _names_a_file(name: str) -> bool:
-    """Return whether a name is of a file or folder, and not ``user/name`` on the hub.
-
-    >>> [_names_a_file(name) for name in ("clinics.csv", "./data", "user/name", "user/name:config")]
-    [True, True, False, False]
-    """
+    """Return whether a name is of a file or folder, and not ``user/name`` on the hub."""
     kinds = (*_TABLES, *_IMAGES, ".arrow", ".npz", ".npy", ".txt", ".tsv", ".zip")
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(kinds)
 

@@ -41,11 +41,7 @@ def load(spec: TaskSpec) -> RawData:
 
 
 def strip(post: str) -> str:
-    r"""Text that the author of a post wrote, without header, quotes and signature.
-
-    >>> strip("From: a@b.c\nSubject: x\n\nIn article <1> b writes:\n> no\nYes.\n--\nA, B.C.")
-    'Yes.'
-    """
+    r"""Text that the author of a post wrote, without header, quotes and signature."""
     if _HEADER.match(post) and "\n\n" in post:
         post = post.split("\n\n", 1)[1]
     lines = [line for line in post.strip().split("\n") if not _quotes(line)]

@@ -43,11 +43,7 @@ class RawData:
 
 
 def rows(inputs: Inputs, indices: NDArray[np.int64], tokens: bool = False) -> NDArray[Any]:
-    """Chosen samples as a new float32 array, uint8 as [0, 1]; tokens as int64.
-
-    >>> rows(np.array([[0, 255], [51, 0]], dtype=np.uint8), np.array([1])).tolist()
-    [[0.20000000298023224, 0.0]]
-    """
+    """Chosen samples as a new float32 array, uint8 as [0, 1]; tokens as int64."""
     chosen: Any = inputs[indices]
     if not isinstance(chosen, np.ndarray):
         chosen = chosen.toarray()
@@ -59,12 +55,7 @@ def rows(inputs: Inputs, indices: NDArray[np.int64], tokens: bool = False) -> ND
 
 
 def input_range(inputs: Inputs) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Smallest and largest value of every feature, on the scale that ``rows`` gives.
-
-    >>> low, high = input_range(np.array([[0, 255], [51, 255]], dtype=np.uint8))
-    >>> low.tolist(), high.round(3).tolist()
-    ([0.0, 1.0], [0.20000000298023224, 1.0])
-    """
+    """Smallest and largest value of every feature, on the scale that ``rows`` gives."""
     low, high = (_dense_row(getattr(inputs, bound)(axis=0)) for bound in ("min", "max"))
     return rows(low, np.array([0]))[0], rows(high, np.array([0]))[0]
 
@@ -77,12 +68,7 @@ def _dense_row(bound: Any) -> NDArray[Any]:
 
 
 def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = False) -> NDArray[Any]:
-    """Return inputs as people hold them in the layout and range that models are given.
-
-    >>> images = model_inputs(np.full((5, 28, 28), 255, dtype=np.uint8))
-    >>> images.shape, float(images.max())
-    ((5, 1, 28, 28), 1.0)
-    """
+    """Return inputs as people hold them in the layout and range that models are given."""
     tidy = _inputs(inputs, "x", origin, tokens)
     return rows(tidy, np.arange(len_of(tidy)), tokens)
 
@@ -122,11 +108,7 @@ def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData
 
 
 def kind_of(targets: Any) -> str:
-    """Return the kind of problem that targets look like: numbers with a fraction are regression.
-
-    >>> kind_of(np.array([0, 1])), kind_of(np.array([0.5, 1.0]))
-    ('classification', 'regression')
-    """
+    """Return the kind of problem that targets look like: numbers with a fraction are regression."""
     return "regression" if np.asarray(targets).dtype.kind == "f" else "classification"
 
 

@@ -21,11 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def cache_folder(cache_dir: str) -> Path:
-    """Folder for derived files: the given one, else ``forager`` in the user's cache.
-
-    >>> cache_folder("somewhere").name
-    'somewhere'
-    """
+    """Folder for derived files: the given one, else ``forager`` in the user's cache."""
     if cache_dir:
         return Path(cache_dir).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")

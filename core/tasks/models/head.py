@@ -13,11 +13,7 @@ from ..errors import TaskError
 
 
 def linear_head(model: nn.Module) -> str:
-    """Return the dotted name of the last layer, which must be an `nn.Linear`.
-
-    >>> linear_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
-    '1'
-    """
+    """Return the dotted name of the last layer, which must be an `nn.Linear`."""
     names = [name for name, layer in model.named_modules() if not list(layer.children())]
     name: str = names[-1]
     last = model.get_submodule(name)
@@ -37,11 +33,6 @@ def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Line
     """Split a model into body and head with ``head(body(x)) == model(x)``.
 
     Both share the model's layers, so they follow its training and its mode.
-
-    >>> body, head = split_at_head(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
-    >>> import torch
-    >>> body(torch.ones(2, 2, 2)).shape, head.out_features
-    (torch.Size([2, 4]), 3)
     """
     head = model.get_submodule(linear_head(model))
     assert isinstance(head, nn.Linear)  # linear_head guarantees it

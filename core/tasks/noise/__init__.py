@@ -22,11 +22,7 @@ NOISES: dict[str, Noise] = {
 
 
 def classes_after_noise(spec: TaskSpec, num_classes: int) -> int:
-    """Classes that are left to learn: open-set noise turns some of them into noise.
-
-    >>> classes_after_noise(TaskSpec(noise="open-set"), 10)
-    5
-    """
+    """Classes that are left to learn: open-set noise turns some of them into noise."""
     if spec.noise != "open-set":
         return num_classes
     return open_set.kept_classes(num_classes, spec.noise_removed)

@@ -12,11 +12,7 @@ from .noisy import NoiseSettings, Noisy
 
 
 def kept_classes(num_classes: int, removed: float = 0.5) -> int:
-    """Count the classes of the task: labels 0 up to this number (excluded) are kept.
-
-    >>> kept_classes(10), kept_classes(5), kept_classes(10, 0.6), kept_classes(10, 1.0)
-    (5, 3, 4, 1)
-    """
+    """Count the classes of the task: labels 0 up to this number (excluded) are kept."""
     return max(1, num_classes - int(num_classes * removed + 1e-9))
 
 
@@ -30,12 +26,6 @@ def corrupt(
 
     A client with too few of them to reach the rate keeps all it has. ``true_labels`` of the
     relabelled samples are their classes before the others were taken out.
-
-    >>> settings = NoiseSettings(0.25, 4, lambda: ...)
-    >>> y = np.array([0, 1, 1, 2, 3, 3])
-    >>> noisy = corrupt(np.zeros((6, 1), np.float32), y, settings, np.random.default_rng(0))
-    >>> noisy.clean.tolist(), bool(noisy.y.max() < 2)
-    ([True, True, True, False], True)
     """
     kept = kept_classes(settings.num_classes, settings.removed)
     outside = np.flatnonzero(y >= kept)

@@ -7,12 +7,7 @@ Textures = NDArray[np.float64]
 
 
 def clouds(count: int, height: int, width: int, rng: np.random.Generator) -> Textures:
-    """Cloudy textures: random values on ever finer grids, added with ever smaller weight.
-
-    >>> texture = clouds(1, 8, 8, np.random.default_rng(0))
-    >>> texture.shape, float(texture.min()), float(texture.max())
-    ((1, 8, 8), 0.0, 1.0)
-    """
+    """Cloudy textures: random values on ever finer grids, added with ever smaller weight."""
     total = np.zeros((count, height, width))
     cells, weight = 1, 1.0
     while cells < 2 * max(height, width):

@@ -26,11 +26,7 @@ _PLACES = {"Problem": "base", **{p.split(":")[1]: p.split(":")[0] for p in KINDS
 
 
 def problem_of(kind: str) -> "Problem":
-    """Return the built-in problem of a kind.
-
-    >>> problem_of("regression").metrics
-    ('mae', 'r2')
-    """
+    """Return the built-in problem of a kind."""
     if kind not in KINDS:
         raise invalid("kind", kind, f"one of {', '.join(KINDS)}")
     module, name = KINDS[kind].split(":")

@@ -41,12 +41,7 @@ class Stream(Protocol):
 
 
 class RoundClock:
-    """Rounds that have passed on a stream, also over several runs that count from 1.
-
-    >>> clock = RoundClock()
-    >>> clock.advance(5), clock.advance(8), clock.advance(2), clock.now
-    (5, 3, 2, 10)
-    """
+    """Rounds that have passed on a stream, also over several runs that count from 1."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -76,14 +71,7 @@ class RoundClock:
 
 
 class LabelRates:
-    """Samples of each label per round, as observed; older arrivals count less.
-
-    >>> rates = LabelRates()
-    >>> for _ in range(200):
-    ...     rates.observe(np.array([0, 2, 2]), rounds=2)
-    >>> rates.per_round(4).round(2).tolist()
-    [0.5, 0.0, 1.0, 0.0]
-    """
+    """Samples of each label per round, as observed; older arrivals count less."""
 
     def __init__(self) -> None:
         self._counts = np.zeros(0)

@@ -39,9 +39,6 @@ def labels_in(path: Path, numbers: dict[str, int], input_shape: Shape) -> NDArra
 
     An ``.npz`` file is asked for its ``y``, an ``.npy`` file for the shape in its header; an image
     is one sample. What cannot be read raises one of ``UNREADABLE``.
-
-    >>> labels_in(Path("incoming/cat/1.png"), {"dog": 0, "cat": 1}, (1, 8, 8)).tolist()
-    [1]
     """
     if path.suffix.lower() == ".npz":
         labels = read_arrays(path, ("y",), ())["y"]

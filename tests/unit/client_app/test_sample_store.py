@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
-from forager.client_app.device.context_memory import ContextStore
 from forager.client_app.device.sample_store import DiskStore, SampleStore
+from forager.client_app.device.state import ContextStore
 from forager.core.storage import tree
 
 Make = Callable[..., SampleStore]

@@ -18,11 +18,10 @@ from fakes import (
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from forager.core.log.events import Exchanged, Quarantined
-from forager.core.wire.arrays import to_record
+from forager.core.wire.arrays import sizes_of, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, IDENTIFY
 from forager.core.wire.replies import ReplyStream
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import sizes_of
 from forager.server_app.exchange import Exchange
 from forager.server_app.post import Post
 from forager.strategies.federation.clock import ClockedGrid, WallClock

@@ -11,12 +11,11 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.batch import ClientBatch
 from forager.client_app.device.held_models import with_held_models
 from forager.core.log.events import Exchanged
-from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.arrays import from_record, sizes_of, to_record
 from forager.core.wire.changes import BASE, CHANGE, TAG, tag_of
 from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.records import attach
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import sizes_of
 from forager.server_app.post import Post
 from forager.strategies.federation import held_models
 from forager.strategies.federation.federation import Federation

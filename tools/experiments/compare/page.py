@@ -4,9 +4,8 @@ from html import escape
 
 from ....core.tasks.metric_text import label, title
 from ...report.formatting import plural, shorten
-from ...report.html_page import page, sentences
+from ...report.html_page import page, sentences, sortable_table
 from ...report.svg import figure
-from ...report.tables import sortable_table
 from ..measures import GOAL_NAMES
 from . import charts
 from .schema import Document

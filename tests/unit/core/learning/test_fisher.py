@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from forager.core.learning import fisher
-from forager.core.learning.gradients import fisher_diagonal
+from forager.core.learning.fisher import fisher_diagonal
 from torch import Tensor, nn
 from torch.nn import functional
 

@@ -155,12 +155,9 @@ def test_so_is_an_old_method(axis: str, old: str, now: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "now"),
     [
-        ("auxo-paper.first-split", 4, "it is auxo.first-split now"),
-        ("auxo-paper.lies-allowed", 4, "it is auxo.lies-allowed now"),
         ("ios.ema", 0.5, "it is always 0.8 now"),
         ("ode.client-weights", "stored", "data-selector = 'ode' weighs by what is stored"),
         ("data.workers", 2, "set workers in the class of your task"),
-        ("cohort.parts", 2, "it is split-test.parts or auxo.parts now"),
     ],
 )
 def test_an_old_key_is_refused_with_the_new_one(key: str, value: Scalar, now: str) -> None:

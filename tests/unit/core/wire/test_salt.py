@@ -6,11 +6,10 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricR
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from forager.client_app.app import app
 from forager.core.config import default_config
-from forager.core.wire.arrays import checked_arrays, from_record, to_record
+from forager.core.wire.arrays import checked_arrays, from_record, sizes_of, to_record
 from forager.core.wire.flower_private import TaskIdentity, by_wire
 from forager.core.wire.keys import IDENTIFY
 from forager.core.wire.salt import is_salted, salted, unsalted
-from forager.core.wire.sizes import sizes_of
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 ARRAYS = {

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from fakes import answer, by_superlink
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.arrays import from_record, sizes_of, to_record
 from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, METRICS, NOTE
 from forager.core.wire.replies import Replies, ReplyStream, tables_in
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import sizes_of
 
 NODES = [7, 8, 9]
 LIKE = {"w": np.zeros((2, 3), np.float32), "n": np.array(0, np.int64)}

@@ -3,8 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from forager.core.wire.arrays import to_record
-from forager.core.wire.sizes import record_bytes, sizes_of
+from forager.core.wire.arrays import record_bytes, sizes_of, to_record
 
 
 def test_arrays_count_their_values() -> None:

@@ -224,7 +224,7 @@ def clean_shares(epochs: int, spread: float, seed: int) -> dict[str, float]:
         weight -= 0.01 * errors.T @ features[batch] / 20
         bias -= 0.01 * errors.mean(axis=0)
     rows = class_slice_gradients(features, weight, bias, labels)
-    targets = class_mean_gradients(server, weight, bias, server_truth, 10).means
+    targets = class_mean_gradients(server, weight, bias, server_truth)
     chosen = {
         rule: choose(rule, rows, labels, 200, targets).indices for rule in (*GUIDED, "random")
     }

@@ -14,12 +14,11 @@ from forager.client_app.clients import VirtualClients, client_keys
 from forager.core.config import default_config, read_config
 from forager.core.log.events import Contributed, Quarantined
 from forager.core.tasks import load_task
-from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.arrays import from_record, sizes_of, to_record
 from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS, CONFIG, METRICS, NUM_EXAMPLES
 from forager.core.wire.replies import Replies, ReplyStream
 from forager.core.wire.requests import Requests
-from forager.core.wire.sizes import sizes_of
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.aggregation.running_mean import RunningMean, mean_of

@@ -9,9 +9,9 @@ from forager.tools.report.class_charts import plan_chart, plan_sentence
 from forager.tools.report.cohort_charts import cohorts_sentence, tree_chart
 from forager.tools.report.cohort_charts import pictures as cohort_pictures
 from forager.tools.report.cohort_tree import CohortDescent
-from forager.tools.report.cost_charts import PICTURES as COSTS
 from forager.tools.report.history import History
 from forager.tools.report.member_charts import agreement_sentence, members_chart, members_table
+from forager.tools.report.metric_charts import COSTS
 from forager.tools.report.participation_charts import choices_chart
 from forager.tools.report.similarity_charts import similarity_chart
 from forager.tools.report.story import last_and_best, summary
