@@ -217,8 +217,8 @@ ANSWER = (
     (
         "The paper's rule chooses cleaner samples than lots do, but ones that are already learned: "
         "on digits it is never above training on all samples, and above random samples that are "
-        "drawn as rarely only with 60 % wrong labels; a bounded loss on all samples (`gce`) is about "
-        "15 points ahead of it, and a few ahead of `trusted`."
+        "drawn as rarely only with 60 % wrong labels; a bounded loss on all samples (`gce`) is "
+        "about 15 points ahead of it, and a few ahead of `trusted`."
     ),
     (
         "Use `objective='gce'` if many labels may be wrong, and `trusted` if there is time for a "
