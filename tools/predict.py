@@ -118,6 +118,12 @@ def write_onnx(
     return task.input_shape
 
 
+def is_tuned(folder: Path | str) -> bool:
+    """Return whether clients of a run tune the model on their own data before they use it."""
+    saved = RunFolder(folder).read_config()
+    return saved.get("serving") == "best" or bool(saved.get("personalise.epochs"))
+
+
 class ScaledInputs(nn.Module):
     """Scales inputs as the run did, so that a model reads them as they are."""
 

@@ -12,6 +12,7 @@ from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
 from ..methods.privacy import Dp
 from ..methods.stream import StreamMethod
+from ..tasks.own_app import PREFIX
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .sections import AUTO
@@ -131,6 +132,12 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
     return [f"{method}: needs optimiser.name = 'sgd', not {config.optimiser.name!r}"]
 
 
+def _own_training(method: Method, config: RunConfig, active: Found) -> list[str]:
+    if not config.task.startswith(PREFIX):
+        return []
+    return [f"{method}: task = {config.task!r} is another app's, which takes its own steps"]
+
+
 def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
     allowed = ", ".join(m.name for m in _on(method.axis) if m is not method)
     return [f"dp.budget = {config[Dp].budget}: needs noise; allowed is {method.axis} = {allowed}"]
@@ -240,6 +247,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "mean aggregator": _offered(
         "mean aggregator", "what one client changes in other aggregators is not known"
     ),
+    "our training": _own_training,
     "noise for a budget": _noise_for_a_budget,
     "nothing sent but a model": _only_models_sent,
     "nothing released but models": _only_models_released,

@@ -133,11 +133,22 @@ def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:
     return tree
 
 
+_BETTER = {  # wording, instead of pydantic's
+    "input should be": "must be",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "above",
+    "less than": "below",
+}
+
+
 def _explain(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         why = item["msg"].removeprefix("Value error, ").lower()
+        for said, better in _BETTER.items():
+            why = why.replace(said, better)
         lines.append(f"{key} = {item['input']!r}: {why}")
     return lines
 

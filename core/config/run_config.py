@@ -35,11 +35,11 @@ class General(Settings):
     """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
     strategy: str = key("fedavg", "a preset: it fills in the axes that are left empty")
-    client_selector: str = key("random", "who trains")
-    data_selector: str = key("full", "on what")
-    work: str = key("same", "for how long")
-    cohorts: str = key("none", "with whom")
-    similarity: str = key("none", "what makes clients alike")
+    client_selector: str = key("random", "which clients train")
+    data_selector: str = key("full", "which samples clients train on")
+    work: str = key("same", "how long clients train")
+    cohorts: str = key("none", "which clients share a model")
+    similarity: str = key("none", "how clients are compared")
     aggregator: str = key("fedavg", "how updates become a model")
     objective: str = key("sgd", "what clients minimise")
     uplink: str = key("dense", "what clients send")
@@ -48,9 +48,9 @@ class General(Settings):
         "what clients are sent: whole models, or only the changes since the last one, which "
         "they then keep; the result is the same",
     )
-    privacy: str = key("none", "who adds noise")
-    weighting: str = key("examples", "how much a client counts")
-    serving: str = key("model", "what a client gets in the end")
+    privacy: str = key("none", "where noise is added")
+    weighting: str = key("examples", "weights of clients in the mean")
+    serving: str = key("model", "which model a client uses")
     task: str = key(
         "digits",
         "digits, blobs, synthetic, fashion-mnist, cifar10, cifar100, 20news, diabetes "

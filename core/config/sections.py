@@ -103,7 +103,7 @@ class EarlyStopSettings(Settings):
 
     section = "early-stop"
     patience: Count = key(0, "evaluations without a better main metric that end the run")
-    target: float = key(0.0, "value of the main metric that is good enough, such as 0.9")
+    target: float = key(0.0, "value of the main metric that ends the run, such as 0.9")
 
 
 class CheckpointSettings(Settings):
@@ -115,7 +115,7 @@ class CheckpointSettings(Settings):
 
 
 class OptimiserSettings(Settings):
-    """How clients take a step. `learning-rate`, `momentum` and `weight-decay` also apply."""
+    """The optimiser of the clients. `learning-rate`, `momentum` and `weight-decay` also apply."""
 
     section = "optimiser"
     name: str = key(
@@ -133,21 +133,21 @@ def _known_scale(scale: str) -> str:
 
 
 class DataSettings(Settings):
-    """Where data come from and what is set aside."""
+    """The data, and how they are divided."""
 
     section = "data"
     path: str = key("", "file or folder with the data, for npz and others")
     kind: Literal[
         "auto", "classification", "multi-label", "regression", "segmentation", "next-token"
-    ] = key("auto", "kind of problem of your own data; auto goes by the type of the targets")
+    ] = key("auto", "kind of problem of your own data; auto decides by the type of the targets")
     tokens: bool = key(False, "inputs are integers, such as token ids, and stay integers")
     input_columns: str = key("", "input columns of hf: tasks, with commas; empty means all others")
     target_column: str = key("", "target column of hf: tasks; empty means label, target or y")
-    user_column: str = key("", "column that says whose sample it is, for partition natural")
+    user_column: str = key("", "column with the owner of each sample, for partition natural")
     scale: Annotated[str, AfterValidator(_known_scale)] = key(
         NONE,
         "none, or standard: inputs get mean 0 and standard deviation 1 per feature or "
-        "channel, using means and spreads that clients report before round 1",
+        "channel, by means and standard deviations that clients report before round 1",
     )
     num_classes: Count = key(0, "number of classes, or of model outputs; 0 counts them")
     validation_share: BelowOne = key(
@@ -169,7 +169,7 @@ class SplitSettings(Settings):
 
 
 class GroupsSettings(Settings):
-    """Groups of clients with different data, planted to see whether they are found."""
+    """Groups of clients with different data, planted for experiments."""
 
     section = "groups"
     kind: Literal["none", "rotation", "label-permutation", "affine-shift"] = key(
@@ -215,13 +215,13 @@ class PersonaliseSettings(Settings):
     epochs: Count = key(0, "epochs of fine-tuning before a client evaluates")
     keep: Literal["none", "head", "norms"] = key(
         "none",
-        "what of the model clients keep to themselves: the head (FedPer), or normalisation layers "
+        "parts of the model that stay on the client: the head (FedPer), or normalisation layers "
         "(FedBN); it is not aggregated, so judge by what clients evaluate",
     )
 
 
 class QuarantineSettings(Settings):
-    """Which replies are absurd and set aside."""
+    """Limits above which replies are set aside."""
 
     section = "quarantine"
     norm_factor: Positive = key(5.0, "set aside updates above this many times the usual norm")

@@ -30,7 +30,7 @@ class AuxoSettings(Settings):
     explore_reward: Literal["exploring", "every-round"] = key(
         "exploring",
         "when a client's reward is also added, divided by distance, to cohorts that it never "
-        "tried: in its first round with a cohort, or in every round (line 25 to the letter)",
+        "tried: in its first round with a cohort, or in every round (line 25 as printed)",
     )
     lies_allowed: AtLeastOne = key(
         3, "requests that contradict the update before a client is barred"

@@ -11,7 +11,7 @@ class FedCorSettings(Settings):
     """FedCor's Gaussian process."""
 
     section = "fedcor"
-    warm_up: AtLeastOne = key(10, "first rounds, at random, in which all clients say their loss")
+    warm_up: AtLeastOne = key(10, "first rounds, at random, in which all clients report their loss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,14 +26,14 @@ class HicsMethod(Selector):
 METHODS = (
     HicsMethod(
         name="hics",
-        about="clients with many classes first, told from the output layer's updates",
+        about="clients with many classes first, estimated from the output layer's updates",
         paper="Chen and Vikalo, 2024: Heterogeneity-Guided Client Sampling (HiCS-FL)",
         core="selectors.client_selectors.hics:Hics",
         needs=("classes", "linear head", "output bias"),
     ),
     Selector(
         name="fed-cbs",
-        about="sets of clients whose pooled classes are balanced (is told label counts)",
+        about="sets of clients whose pooled classes are balanced (receives label counts)",
         paper="Zhang et al., 2023: Fed-CBS, Client Sampling via Class-Imbalance Reduction",
         core="selectors.client_selectors.fed_cbs:FedCbs",
         sends=("labels",),

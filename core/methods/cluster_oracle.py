@@ -5,7 +5,7 @@ from .selector import Selector
 METHODS = (
     Selector(
         name="cluster-oracle",
-        about="one client from each cluster of label histograms, in turn (knows the truth)",
+        about="one client from each cluster of label histograms, in turn (uses true labels)",
         core="selectors.client_selectors.cluster_oracle:ClusterOracle",
         sends=("labels",),
         needs=("classes",),

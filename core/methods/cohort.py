@@ -7,12 +7,12 @@ from .base import AtLeastOne, Count, Method, Settings, key
 
 
 class CohortSettings(Settings):
-    """What several methods with cohorts have to be told."""
+    """Settings that several cohort methods share."""
 
     section = "cohort"
     share: Literal["auto", "none", "changes", "body"] = key(
         "auto",
-        'what cohorts have in common: "none" for models of their own, "changes" for what all '
+        'what cohorts share: "none" for models of their own, "changes" for what all '
         'clients learn as far as few of a cohort take part, "body" for one body that all '
         'clients train, with a last layer for each cohort; "auto" is changes with cohorts by '
         "similarity, else none",

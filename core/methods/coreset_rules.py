@@ -55,7 +55,7 @@ METHODS = (
     Method(
         axis="data-selector",
         name="skyline",
-        about="the clean samples (knows the truth)",
+        about="the clean samples (uses true labels)",
         layer="strategies.layers.coresets:Coresets.of_run",
         hook="client_app.hooks.skyline:CleanOnly",
     ),

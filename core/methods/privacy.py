@@ -38,7 +38,7 @@ METHODS = (
     Method(
         axis="privacy",
         name="local-dp",
-        about="clients add noise to what they send",
+        about="clients add noise to their updates",
         settings=(Dp,),
         outer="strategies.layers.privacy:PrivacyLedger.of_run",
         hook="client_app.hooks.privacy:LocalNoise",

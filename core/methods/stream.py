@@ -7,7 +7,7 @@ from .base import AtLeastOne, Configured, Method, Positive, Settings, Share, key
 
 
 class StreamSettings(Settings):
-    """What arrives at a client, and what it can store."""
+    """The stream of a client, and its store."""
 
     section = "stream"
     capacity: AtLeastOne = key(10, "samples that a client can store")

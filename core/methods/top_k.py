@@ -43,7 +43,7 @@ METHODS = (
     replace(
         _TOP_K,
         name="top-k-plain",
-        about="likewise, but what is left out is lost",
+        about="the same, without adding unsent changes to the next update",
         after="",
         presets={},
         hook="client_app.hooks.sparse_uplink:ForgetfulUpdate",

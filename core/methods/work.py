@@ -13,6 +13,7 @@ METHODS = (
         core="selectors.equal_time:steps_by_speed",
         outer="strategies.layers.equal_time:EqualTime.of_run",
         hook="client_app.hooks.given_steps:GivenSteps",
+        needs=("our training",),
         requires={
             "data-selector": ("full",),
             "objective": ("sgd", "prox", "gce", "sce"),

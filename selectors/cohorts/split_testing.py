@@ -307,13 +307,13 @@ class SplitTest:
         """Return what speaks against a split, nothing if it is due."""
         if groups.parts < 2:
             seen = leaf.evidence.clients
-            return f"{seen} clients are too few to tell groups apart: let more train per round"
-        share = f"{groups.within:.2f} of the variance is within {groups.parts} parts"
+            return f"{seen} clients are too few to find groups: more must train"
+        share = f"{groups.within:.2g} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
             return f"{share}, at most {self.limit:.2f} is allowed"
         if not groups.clear(self.limit):
             return (
-                f"{share}, and up to {groups.chance:.2f} by chance: too close to call. More "
+                f"{share}, and {groups.chance:.2g} without groups: no clear difference. More "
                 "clients per round, or more rounds, would decide"
             )
         if leaf.streak < self.rule.rounds:

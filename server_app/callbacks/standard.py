@@ -37,7 +37,8 @@ class Progress(Callback):
             if "loss" not in (metric.name for metric in loop.metrics):
                 parts.append(f"loss {loop.scores['loss']:.3f}")
             if loop.own_score is not None:
-                parts.append(f"on own data {written(loop.metrics[0], loop.own_score)}")
+                first = loop.metrics[0]
+                parts.append(f"clients' own {label(first)} {written(first, loop.own_score)}")
         if exchange is not None:
             parts.append(f"{exchange.received}/{exchange.sent} clients")
             if exchange.failed or exchange.late:

@@ -33,10 +33,10 @@ class UsualSize:
     of two, there is no way to know which one lies.
 
     >>> usual = UsualSize(factor=10.0)
-    >>> usual.hear("abc", [1.0, 2.0, 0.0])
+    >>> usual.hear("abc", [2.0, 2.5, 0.0])
     >>> usual.most(otherwise=1e6)
     1000000.0
-    >>> usual.hear("cde", [3.0, 4.0, 1e9])
+    >>> usual.hear("cde", [3.0, 3.5, 1e9])
     >>> usual.median, usual.most(otherwise=1e6)
     (3.0, 30.0)
     >>> usual.settle()

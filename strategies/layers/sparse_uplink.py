@@ -123,7 +123,7 @@ class SparseUplink(Layer):
 
 
 class Int8Uplink(SparseUplink):
-    """Decode updates of one byte per entry; nobody needs to be told to send them."""
+    """Decode updates of one byte per entry."""
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":
@@ -133,7 +133,8 @@ class Int8Uplink(SparseUplink):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Send what the layers inside do."""
+        """Say how clients send their updates."""
+        config[VALUES] = "int8"
         return Layer.configure_train(self, server_round, arrays, config, grid)
 
     @staticmethod

@@ -75,5 +75,7 @@ def test_every_trainer_takes_the_same_steps(slow: dict[str, Any], trainer: str) 
 def test_what_it_cannot_work_with_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"work = 'by-speed': needs objective = sgd or"):
         read_config({"work": "by-speed", "objective": "scaffold"})
+    with pytest.raises(ConfigError, match=r"work = 'by-speed': task = 'app:x' is another app's"):
+        read_config({"work": "by-speed", "task": "app:x"})
     with pytest.raises(ConfigError, match=r"work = 'by-speed': needs data-selector = full"):
         read_config({"work": "by-speed", "data-selector": "fifo"})

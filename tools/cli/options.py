@@ -18,6 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
+    suggest_commands=False,  # click suggests, too
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 REFUSED = 2  # exit code of a command that was given something wrong

@@ -58,6 +58,9 @@ def predict(
     try:
         with np.load(data) as file:
             arrays = dict(file)
+    except FileNotFoundError:
+        print(f"{data}: there is no such file", file=sys.stderr)
+        raise typer.Exit(REFUSED) from None
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         print(f"{data}: not an .npz file that can be read: {error}", file=sys.stderr)
         raise typer.Exit(REFUSED) from None
@@ -74,11 +77,16 @@ def predict(
         inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
         if client:
             cohort = models.cohort_of(folder, client)
-            print(f"client {client}: {f'model of cohort {cohort}' if cohort else 'the one model'}")
+            print(
+                f"client {client}: {f'model of cohort {cohort}' if cohort else 'the global model'}"
+            )
         elif not cohort and models.cohorts_with_models(folder):
             named = ", ".join(models.cohorts_with_models(folder))
-            print(f"This is the model of all: cohorts {named} have their own. --client or --cohort")
-            print("takes one of those.")
+            print(f"This is the global model; cohorts {named} have their own (--client, --cohort).")
+        if models.is_tuned(folder):
+            print(
+                "Clients tune this model on their own data before use; this is the model as sent."
+            )
         model = models.load_model(folder, inputs.shape[1:], cohort=cohort, best=best, trust=trust)
         answers = models.predict(model, inputs, problem)
         targets = arrays.get(name.replace("x", "y"))

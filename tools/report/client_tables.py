@@ -17,7 +17,7 @@ MOST_CLIENTS = 1000
 _ASKED = {"train": "training", "evaluate": "evaluation"}
 _FATES = {"failed": "failed", "late": "late", "quarantined": "set aside"}
 SHARE = "share of the change"
-_WRITTEN = {"bytes up": data_size, SHARE: percent, "usual reply, s": "{:.3g}".format}
+_WRITTEN = {"bytes up": data_size, SHARE: percent, "usual reply in s": "{:.3g}".format}
 _NOTE = (
     "The share of the change is the part of the mean updates that a client's own updates made, "
     "along them; all clients together are 100 %, and one that pulled the other way has a negative "
@@ -80,7 +80,8 @@ def client_rows(history: History) -> list[dict[str, float | str | None]]:
             row[SHARE] = _digits(own.share)
         if slow:
             often, seconds = slow.get(key, (0, None))
-            row |= {"times among the slowest 3": often, "usual reply, s": seconds}
+            usual = None if seconds is None else _digits(seconds)
+            row |= {"times among the slowest 3": often, "usual reply in s": usual}
         rows.append(row)
     return rows
 

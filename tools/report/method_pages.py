@@ -15,11 +15,14 @@ PAGES = {
     "ios": ("index-overlap", "centred-overlap", "signed-overlap"),
 }
 TITLES = {"cosage": "CosAge", "gcfl": "GCFL", "ode": "ODE", "auxo": "Auxo", "ios": "IOS"}
+TITLES["forager"] = "Forager"  # a preset, not a method
 _AXES = ("client-selector", "data-selector", "cohorts", "similarity")
 
 
 def pages_of(config: Mapping[str, Any]) -> list[str]:
     """Return the pages about what a run used."""
+    if config.get("strategy") == "forager":
+        return ["forager"]
     used = {str(config.get(axis)) for axis in _AXES}
     return [page for page, names in PAGES.items() if used & set(names)]
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from forager.core.log.events import Event
-from forager.core.wire import sparse
+from forager.core.wire import int8, sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.changes import LACKS_BASE, TAG
 from forager.core.wire.keys import (
@@ -103,10 +103,14 @@ def honest_records(message: Message, key: str) -> dict[str, Any]:
             {"num-examples": num_examples(key), "train_loss": 1 / (1 + int(key))}
         ),
     }
-    if DENSITY in config:
+    if VALUES in config:
         changes = [(after[n] - before[n]).ravel() for n in before if before[n].dtype.kind == "f"]
-        flat = np.concatenate(changes)
-        payload = sparse.encode(flat, round(float(config[DENSITY]) * flat.size), config[VALUES])
+        flat = np.concatenate(changes).astype(np.float32)
+        if DENSITY in config:
+            payload = sparse.encode(flat, round(float(config[DENSITY]) * flat.size), config[VALUES])
+        else:
+            sizes = [change.size for change in changes]
+            payload = int8.encode(flat, sizes, np.random.default_rng(int(key)))[0]
         records[SPARSE] = ConfigRecord({PAYLOAD: payload})
     else:
         records[ARRAYS] = to_record(after)

@@ -171,7 +171,7 @@ def _say_files(config: RunConfig) -> None:
     names = [file.name for file in files_of(config.flat())]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     if names:
-        _say(f"content checked of {', '.join(names[:3])}{more}")
+        _say(f"checked for changes: {', '.join(names[:3])}{more}")
 
 
 def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> dict[str, Scalar]:

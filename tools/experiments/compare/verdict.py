@@ -33,7 +33,9 @@ def verdict(found: Document) -> list[str]:
         uplinks,
     ]
     if len(found.seeds) < FEW_SEEDS:
-        lines.append(f"With {plural(len(found.seeds), 'seed')} chance cannot be judged well.")
+        lines.append(
+            f"With {plural(len(found.seeds), 'seed')} chance remains unclear; use --seeds 5."
+        )
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found.strategies if f.failed]
     if failed:
         lines.append(f"Failed: {', '.join(failed)}; runs.jsonl has the reasons.")
@@ -118,7 +120,7 @@ def _evenness(known: Sequence[StrategyFinding]) -> str:
     ranked = sorted(measured, key=lambda finding: -finding.evenness.mean)
     most, least = ranked[0], ranked[-1]
     if least.evenness.mean > most.evenness.mean - 0.005:
-        return f"Clients take part alike with all (Jain's index {most.evenness.mean:.2f})."
+        return f"All strategies use clients equally evenly (Jain's index {most.evenness.mean:.2f})."
     return (
         f"Clients take part most evenly with {most.name} (Jain's index {most.evenness.mean:.2f}; "
         f"1 is all alike), least evenly with {least.name} ({least.evenness.mean:.2f})."

@@ -274,7 +274,7 @@ def test_only_where_models_are_averaged_anyway(keys: dict[str, Any], expected: b
 
 @pytest.mark.parametrize("key", ["split-test.parts", "auxo.min-participants"])
 def test_no_part_at_all_is_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key} = 0: input should be greater than or equal to 1"):
+    with pytest.raises(ConfigError, match=f"{key} = 0: must be at least 1"):
         read_config({key: 0})
 
 

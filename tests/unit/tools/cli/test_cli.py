@@ -64,7 +64,7 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
         (["resume"], "holds no run yet"),
         (["report", "nothing"], "'nothing' is not the folder of a run"),
         (["watch", "nothing"], "'nothing' is not the folder of a run"),
-        (["predict", "latest", "no.npz"], "no.npz: not an .npz file"),
+        (["predict", "latest", "no.npz"], "no.npz: there is no such file"),
         (["demo", "fedavg"], "unknown demo 'fedavg'"),
         (["methods", "ort"], "did you mean 'oort'"),
         (["keys", "lerning-rate"], "did you mean 'learning-rate'"),
@@ -281,6 +281,7 @@ def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
     told = capsys.readouterr().out
     assert main(["predict", "one", "new.npz", "--out", "answers.npz"]) == 0
     said = capsys.readouterr().out
+    assert "tune this model" not in said
     reached = re.search(rf"^{metric}: (\S+)", said, re.MULTILINE)
     assert reached
     assert re.search(rf"final {metric} +{re.escape(reached[1])} ", told)
@@ -292,7 +293,7 @@ def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = "strategy='split-test' num-clients=6 num-server-rounds=2 report=false run-name='one'"
-    assert main(["run", "--local", "-c", keys]) == 0
+    assert main(["run", "--local", "-c", f"{keys} personalise.epochs=1"]) == 0
     folder = place / "runs/one"
     homes = {"members": {"0.0": 1, "0.1": 1}, "moved": {"5": "0.1"}}
     with (folder / "events.jsonl").open("a") as log:
@@ -307,7 +308,9 @@ def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
     np.savez("new.npz", x=np.zeros((2, 1, 8, 8), np.float32))
     capsys.readouterr()
     assert main(["predict", "one", "new.npz", "--client", "clinic-05"]) == 0
-    assert "client clinic-05: model of cohort 0.1" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "client clinic-05: model of cohort 0.1" in said
+    assert "Clients tune this model on their own data before use" in said
     assert main(["predict", "one", "new.npz"]) == 0
     assert "cohorts 0.0, 0.1 have their own" in capsys.readouterr().out
     assert main(["predict", "one", "new.npz", "--client", "nobody"]) == REFUSED

@@ -194,7 +194,7 @@ def test_runs_are_done_again_when_the_data_or_own_code_change(
     count, said = compared()
     assert count == 0
     assert "reused: 2 earlier runs" in said
-    assert "content checked of mine.npz, mymodel.py, widths.py" in said
+    assert "checked for changes: mine.npz, mymodel.py, widths.py" in said
     np.savez(tmp_path / "mine.npz", **data, y_train=rng.integers(0, 2, 80), y_test=labels["y_test"])
     count, said = compared()
     assert count == 2

@@ -110,7 +110,7 @@ def test_chance_is_not_taken_for_a_lead() -> None:
     assert document(found).recommended == "fedavg"
     one = verdict(comparison({"fedavg": seeds(0.7)[:1], "fedyogi": seeds(0.8)[:1]}))
     assert "may be chance" in one[0]
-    assert one[-1] == "With 1 seed chance cannot be judged well."
+    assert one[-1] == "With 1 seed chance remains unclear; use --seeds 5."
 
 
 def test_equal_bytes_cut_the_costly_run_short() -> None:

@@ -192,7 +192,7 @@ def test_slow_clients_are_named_with_what_they_cost() -> None:
     chosen = {"event": "selected", "round": 1, "phase": "train", "chosen": ["a", "b", "c"]}
     history = History.from_events([chosen, *events])
     assert slow_clients(history) == [("a", 2, 7.5, 3.75), ("b", 2, 6.0, 3.0)]
-    usual = {row["client"]: row["usual reply, s"] for row in client_rows(history)}
+    usual = {row["client"]: row["usual reply in s"] for row in client_rows(history)}
     assert usual == {"a": 7.5, "b": 6.0, "c": None}
     assert troubles_chart(history) is None
     assert problems_table(history) == ""
