@@ -34,7 +34,7 @@ def stacked(adapters: Sequence[Adapter], weights: ArrayLike) -> Adapter:
 
 
 def of_rank(adapter: Adapter, rank: int) -> Adapter:
-    """Return the adapter of a rank whose product is nearest; it is the same if the rank suffices.
+    """Return the adapter of at most a rank whose product is nearest.
 
     >>> b, a = of_rank((np.diag([3.0, 1.0]), np.eye(2)), rank=1)
     >>> b.shape, np.round(np.abs(b @ a), 6).tolist()
@@ -43,11 +43,5 @@ def of_rank(adapter: Adapter, rank: int) -> Adapter:
     left, b = np.linalg.qr(adapter[0])
     right, a = np.linalg.qr(adapter[1].T)
     u, s, vh = np.linalg.svd(b @ a.T)
-    kept, dtype = min(rank, len(s)), adapter[0].dtype
-    root = np.sqrt(s[:kept])
-    pair = left @ u[:, :kept] * root, root[:, None] * (vh[:kept] @ right.T)
-    missing = rank - kept
-    return (
-        np.pad(pair[0], ((0, 0), (0, missing))).astype(dtype),
-        np.pad(pair[1], ((0, missing), (0, 0))).astype(dtype),
-    )
+    root = np.sqrt(s[:rank])
+    return left @ u[:, : len(root)] * root, root[:, None] * (vh[: len(root)] @ right.T)

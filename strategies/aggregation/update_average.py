@@ -24,7 +24,7 @@ class UpdateAverage(FedAvg):
         self.current: Arrays = {}
 
     def combine(self, updates: Vector, weights: Vector, server_round: int) -> Vector:
-        """Return the update of the model, given one row and one weight per client."""
+        """Return the update of the model, given a row and a weight per client."""
         raise NotImplementedError
 
     def configure_train(
@@ -42,10 +42,13 @@ class UpdateAverage(FedAvg):
         if not replies:
             return None, None
         before = self.flat(self.current)
-        rows = [self.flat(from_record(records_of(r.content, ArrayRecord)[0])) for r in replies]
+        updates = np.empty((len(replies), before.size), before.dtype)
+        for row, reply in zip(updates, replies, strict=True):
+            arrays = from_record(records_of(reply.content, ArrayRecord)[0])
+            np.subtract(self.flat(arrays), before, out=row)
         counts = [records_of(r.content, MetricRecord)[0][NUM_EXAMPLES] for r in replies]
         weights = np.array([float(str(count)) for count in counts])
-        after = before + self.combine(np.stack(rows) - before, weights, server_round)
+        after = before + self.combine(updates, weights, server_round)
         cuts = np.cumsum([array.size for array in self.current.values()])[:-1]
         parts = zip(self.current.items(), np.split(after, cuts), strict=True)
         self.current = {n: part.reshape(a.shape).astype(a.dtype) for (n, a), part in parts}

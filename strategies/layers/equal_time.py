@@ -52,11 +52,10 @@ class EqualTime(Layer):
         keys = self.federation.keys(requests.nodes)
         told = [self._known.get(key, (0, math.nan)) for key in keys]
         steps = steps_by_speed([usual for usual, _ in told], [pace for _, pace in told]).tolist()
-        for key, own, (usual, _) in zip(keys, steps, told, strict=True):
-            self._given[key] = own if usual else 0
-        work = [self._given[key] for key in keys]
-        made = {own: filled(ConfigRecord, {STEPS: own}) for own in set(work) if own}
-        requests.put_column(WORK, [made.get(own) for own in work])
+        work = [own if usual else 0 for own, (usual, _) in zip(steps, told, strict=True)]
+        self._given |= dict(zip(keys, work, strict=True))
+        column = [filled(ConfigRecord, {STEPS: own}) if own else None for own in work]
+        requests.put_column(WORK, column)
         return requests
 
     def take(self, server_round: int, replies: Replies) -> Replies:
