@@ -39,7 +39,7 @@ _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Heard:
     """What a client says of its stream; nothing that was not asked."""
 
     profile: dict[str, Any] | None
@@ -159,7 +159,7 @@ class Streams(Layer):
         self.profiles.answered(self.federation.keys(answered), server_round)
         self._report(estimates)
 
-    def _read(self, row: Row) -> _Told:
+    def _read(self, row: Row) -> _Heard:
         """Read this layer's records in a reply; :class:`BadReply` if they are invalid."""
         said, estimate = row.config(PLAN), None
         if self.ode and row.has(ESTIMATE):
@@ -168,15 +168,15 @@ class Streams(Layer):
             except ValueError as error:
                 raise BadReply(f"estimate: {error}") from error
         if self.private:
-            return _Told(None, estimate)
+            return _Heard(None, estimate)
         if said is None and self.federation.key(row.node) in self.profiles.told:
-            return _Told(None, estimate)
+            return _Heard(None, estimate)
         n = self.num_classes
         told = StreamTold.read(said, "stream profile", velocity=n, stored=n)
-        return _Told(told.model_dump(), estimate)
+        return _Heard(told.model_dump(), estimate)
 
     def _learn(
-        self, told: Mapping[int, _Told], estimates: dict[str, NDArray[np.float32]]
+        self, told: Mapping[int, _Heard], estimates: dict[str, NDArray[np.float32]]
     ) -> dict[int, str]:
         """Learn what can be, against what all say; return who is not believed, and why."""
         keys = self.federation.keys(told)
@@ -262,7 +262,7 @@ class Streams(Layer):
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Take out what clients say of their streams."""
-        told: dict[int, _Told] = {}
+        told: dict[int, _Heard] = {}
 
         def read(row: Row) -> None:
             told[row.node] = self._read(row)
