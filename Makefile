@@ -177,6 +177,22 @@ hub: $(STAMP) ## Build the folder for Flower's Hub, and have Flower's own valida
 		else echo 'the package index does not give the newest Flower: it was not asked'; fi
 	@echo 'To publish it: flwr login, then flwr app publish $(HUB)'
 
+RELEASE := .cache/release
+BUILT := dist/release
+
+release: $(STAMP) ## Build sdist and wheel, check them, and use the wheel in an empty environment and in apps
+	@rm -rf $(BUILT) && $(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	@$(RELEASE)/bin/python -m build --outdir $(BUILT) . > $(RELEASE)/build.log || { tail -n 20 $(RELEASE)/build.log; exit 1; }
+	@$(RELEASE)/bin/twine check --strict $(BUILT)/*
+	@$(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		"$$(ls $(BUILT)/*.whl)[server]"
+	@$(RELEASE)/bin/python -m pip check
+	@rm -rf $(RELEASE)/trial && cd $(RELEASE) && bin/forager init trial && cd trial && ../bin/forager run --local
+	$(BIN)/python -m pytest tests/wheel
+	@ls -l $(BUILT)
+
 lock: $(STAMP) ## Write locks/ anew: versions of constraints.txt, with hashes from the package index
 	@$(BIN)/python locks/write.py
 

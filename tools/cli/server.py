@@ -38,4 +38,4 @@ def server(
 
     with errors_in_words():
         chosen = Server(tuple(name or ()), port, control_port, state_dir.expanduser(), insecure)
-        raise typer.Exit(chosen.run())
+        chosen.run()

@@ -8,6 +8,9 @@ import json
 import re
 import socket
 import ssl
+import time
+from email.parser import Parser
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,15 +21,20 @@ _SECONDS = 5.0
 _MOST = 1 << 20  # bytes of an answer that are looked at
 _SETTINGS = 4  # the kind of frame that an HTTP/2 server, such as gRPC, sends first
 _GRPC = "h2"  # as TLS calls it
+_AHEAD, _BEHIND = 5.0, 305.0  # seconds by which the time that a SuperNode signs may differ
 _TLS_IS_NEEDED = "name its certificate by --ca if it uses TLS"
 
 
 class Answer(NamedTuple):
-    """What a server speaks ("gRPC" or "HTTP"), and its version of Flower where it says so."""
+    """What a server speaks ("gRPC" or "HTTP"), and its version of Flower where it says so.
+
+    ``ahead`` is by how many seconds the clock here is ahead of the server's, which gRPC hides.
+    """
 
     speaks: str
     flower: str
     takes_nodes: bool
+    ahead: float | None = None
 
 
 def server_finding(address: str, authority: Path | None = None) -> Finding:
@@ -47,8 +55,15 @@ def server_finding(address: str, authority: Path | None = None) -> Finding:
     if not answer.speaks:
         advice = _TLS_IS_NEEDED if authority is None else "is this the port of a SuperLink?"
         return Finding("server", "bad", f"{address} does not answer like a SuperLink", advice)
-    they = f"it has flwr {answer.flower}" if answer.flower else "as SuperLinks up to 1.39 do"
+    grpc = answer.speaks == "gRPC"
+    unknown = "as SuperLinks up to 1.39 do" if grpc else "behind a proxy for devices"
+    they = f"it has flwr {answer.flower}" if answer.flower else unknown
     found = f"{address} speaks {answer.speaks}, {they}; SuperNodes here have flwr {here}"
+    if answer.ahead is not None:
+        found += f"; the clock here is {answer.ahead:+.0f} s from the server's"
+        if not -_BEHIND < answer.ahead < _AHEAD:
+            advice = f"{_AHEAD:g} s ahead or {_BEHIND:g} s behind is refused: set it, best by NTP"
+            return Finding("server", "bad", found, advice)
     if answer.takes_nodes and answer.speaks == ours:
         return Finding("server", "ok", found)
     return Finding("server", "bad", f"{found}, and speak {ours}", _advice(answer, here))
@@ -62,6 +77,8 @@ def _advice(answer: Answer, here: str) -> str:
         )
     if answer.speaks == "gRPC":
         return f"install the server's version of flwr here, or flwr {here} on the server"
+    if not answer.flower:
+        return "install the server's version of flwr here, which is 1.40 or newer"
     return (
         f"pip install 'flwr=={answer.flower}' here, or start the SuperLink with "
         "FLWR_INTERNAL_GRPC_FLEET_API=1 in its environment and use its --fleet-api-address"
@@ -100,17 +117,20 @@ def understood(received: bytes) -> Answer:
     r"""Return what an answer says.
 
     >>> understood(b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00")
-    Answer(speaks='gRPC', flower='', takes_nodes=True)
+    Answer(speaks='gRPC', flower='', takes_nodes=True, ahead=None)
     >>> understood(b'HTTP/1.1 200 OK\r\n\r\n{"info": {"version": "1.42.0"}, "paths": {}}')
-    Answer(speaks='HTTP', flower='1.42.0', takes_nodes=False)
+    Answer(speaks='HTTP', flower='1.42.0', takes_nodes=False, ahead=None)
     >>> understood(b"220 mail.example.org ESMTP")
-    Answer(speaks='', flower='', takes_nodes=False)
+    Answer(speaks='', flower='', takes_nodes=False, ahead=None)
     """
     if _is_settings(received):
         return Answer("gRPC", "", takes_nodes=True)
     head, _, body = received.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/"):
         return Answer("", "", takes_nodes=False)
+    ahead = _ahead(head.decode("latin-1"))
+    if head.split()[1] == b"403" and b"nginx" in head:
+        return Answer("HTTP", "", takes_nodes=True, ahead=ahead)  # docker/nginx.conf
     try:
         interface = json.loads(body)
         flower, paths = str(interface["info"]["version"]), interface["paths"]
@@ -118,7 +138,16 @@ def understood(received: bytes) -> Answer:
         return Answer("", "", takes_nodes=False)  # another web server
     if not re.fullmatch(r"\d+\.\d+[\w.]*", flower):
         return Answer("", "", takes_nodes=False)
-    return Answer("HTTP", flower, any("/fleet/" in path for path in paths))
+    return Answer("HTTP", flower, any("/fleet/" in path for path in paths), ahead)
+
+
+def _ahead(head: str) -> float | None:
+    """Return by how many seconds this clock is ahead of what a server's answer says."""
+    said = Parser().parsestr(head.partition("\r\n")[2], headersonly=True)["date"]
+    try:
+        return time.time() - parsedate_to_datetime(said).timestamp()
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_settings(received: bytes) -> bool:

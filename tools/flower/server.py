@@ -2,10 +2,11 @@
 
 import os
 import shlex
-import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from ...core.config import ConfigError
 from ...core.wire.versions import flower_version, nodes_speak
@@ -26,8 +27,8 @@ class Server:
     state: Path
     insecure: bool = False
 
-    def run(self) -> int:
-        """Run the SuperLink to its end; return its exit code."""
+    def run(self) -> NoReturn:
+        """Become the SuperLink."""
         state = self.state.resolve()
         if not self.insecure and not self.names:
             raise ConfigError(
@@ -40,16 +41,14 @@ class Server:
             server_certificate(state, [*self.names, *_HERE], issuer, signer)
         self.make_known(state)
         command = self.command(state)
-        print(shlex.join(command), flush=True)
+        print(shlex.join(command))
         if not self.insecure:
-            print(f"Devices need {state / 'ca.crt'}, and to be registered:", flush=True)
-            print(f"  flwr supernode register camera-7.pub {_NAME} --name camera-7", flush=True)
+            print(f"Devices need {state / 'ca.crt'}, and to be registered:")
+            print(f"  flwr supernode register camera-7.pub {_NAME} --name camera-7")
             self.write_proxy(state)
         env = {**environment(state / "flwr"), "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
-        try:
-            return subprocess.run([str(PROGRAMS / command[0]), *command[1:]], env=env).returncode
-        except KeyboardInterrupt:
-            return 130
+        sys.stdout.flush()
+        os.execve(PROGRAMS / command[0], command, env)  # it gets all signals
 
     def command(self, state: Path) -> list[str]:
         """Return the SuperLink's command line."""
@@ -95,4 +94,4 @@ class Server:
             home.mkdir(parents=True, exist_ok=True)
             file.write_text(f"{text}\n{table}" if text else table, encoding="utf-8")
         elif known != tomllib.loads(table)["superlink"][_NAME]:
-            print(f"{file} has another [superlink.{_NAME}]; for this server:\n{table}", flush=True)
+            print(f"{file} has another [superlink.{_NAME}]; for this server:\n{table}")

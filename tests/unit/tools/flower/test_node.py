@@ -135,6 +135,20 @@ def test_a_server_lets_in_registered_devices_and_commands_from_here_only(tmp_pat
     assert not (tmp_path / "state").exists()
 
 
+def test_it_becomes_the_superlink_so_that_signals_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called: list[tuple[Path, list[str], dict[str, str]]] = []
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(os, "execve", lambda *arguments: called.append(arguments))
+    options = ["--name", "fl.example.org", "--state-dir", str(tmp_path / "state")]
+    assert main(["server", *options]) == 0
+    ((program, command, _),) = called
+    assert program.name == "flower-superlink"
+    assert {"ca.crt", "server.crt", "server.key"} <= set(os.listdir(tmp_path / "state"))
+    assert " ".join(command) in capsys.readouterr().out
+
+
 def test_flower_learns_of_the_server_but_nothing_is_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,8 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 
 import pytest
 from forager.tools.cli.app import app
@@ -24,6 +26,7 @@ def superlink(flower: str, *paths: str) -> bytes:
 
 
 NEW = superlink("1.42.0", "/v1/fleet/register-node")
+PROXY = b"HTTP/1.1 403 Forbidden\r\nServer: nginx\r\n\r\n"
 OLD_COMMANDS = superlink("1.39.0", "/v1/control/start-run")
 
 
@@ -51,6 +54,32 @@ def server() -> Iterator[Callable[[bytes], str]]:
 
 
 @pytest.mark.parametrize(
+    ("behind", "state", "words"),
+    [
+        (0, "ok", "the clock here is +0 s"),
+        (3, "ok", "the clock here is +3 s"),
+        (60, "bad", "5 s ahead or 305 s behind is refused: set it, best by NTP"),
+        (-200, "ok", "the clock here is -200 s"),
+        (-4000, "bad", "the clock here is -4000 s"),
+    ],
+)
+def test_a_clock_that_would_be_refused_is_found(
+    server: Callable[[bytes], str],
+    monkeypatch: pytest.MonkeyPatch,
+    behind: int,
+    state: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(reach, "flower_version", lambda: "1.42.0")
+    monkeypatch.setattr(reach.time, "time", lambda: 1_800_000_000.0 + behind)
+    date = format_datetime(datetime.fromtimestamp(1_800_000_000, UTC), usegmt=True)
+    dated = NEW.replace(b"content-type", f"date: {date}\r\ncontent-type".encode())
+    finding = reach.server_finding(server(dated))
+    assert finding.state == state
+    assert words in f"{finding.found}\n{finding.advice}"
+
+
+@pytest.mark.parametrize(
     ("here", "answer", "state", "words"),
     [
         ("1.39.0", GRPC, "ok", "speaks gRPC"),
@@ -63,6 +92,8 @@ def server() -> Iterator[Callable[[bytes], str]]:
         ("1.39.0", b"220 mail.example.org ESMTP\r\n", "bad", "does not answer like a SuperLink"),
         ("1.39.0", b"HTTP/1.1 200 OK\r\n\r\n<html>", "bad", "does not answer like a SuperLink"),
         ("1.39.0", b"", "bad", "--ca if it uses TLS"),
+        ("1.42.0", PROXY, "ok", "speaks HTTP, behind a proxy for devices"),
+        ("1.39.0", PROXY, "bad", "which is 1.40 or newer"),
     ],
 )
 def test_what_answers_decides_what_to_do(
