@@ -23,7 +23,7 @@ class Summary(Settings):
     form: Literal["unit", "printed", "index-overlap"] = key(
         "unit",
         'how updates are compared: "unit" divides both by their norm first; "printed" is eq. 8 '
-        'and 9 to the letter; "index-overlap" (ours, after IOS) is the share of their largest '
+        'and 9 as printed; "index-overlap" (ours, after IOS) is the share of their largest '
         "entries that they have in common",
     )
     ask_at_most: Count = key(
