@@ -308,12 +308,12 @@ class SplitTest:
         if groups.parts < 2:
             seen = leaf.evidence.clients
             return f"{seen} clients are too few to find groups: more must train"
-        share = f"{groups.within:.2g} of the variance is within {groups.parts} parts"
+        share = f"{groups.within:.1%} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
-            return f"{share}, at most {self.limit:.2f} is allowed"
+            return f"{share}, at most {self.limit:.0%} is allowed"
         if not groups.clear(self.limit):
             return (
-                f"{share}, and {groups.chance:.2g} without groups: no clear difference. More "
+                f"{share}, and {groups.chance:.1%} without groups: no clear difference. More "
                 "clients per round, or more rounds, would decide"
             )
         if leaf.streak < self.rule.rounds:

@@ -59,9 +59,11 @@ class BestModel(Callback):
     def on_round_end(self, loop: Loop) -> str | None:
         """Look at the newest value, and keep the model if it is the best."""
         value = loop.own_score if self.on_clients else loop.score
-        new = loop.evaluated_round == loop.round and value is not None
-        if new and (math.isnan(self.value) or self.metric.gain(value, over=self.value) > 0):
-            self.round, self.value = loop.round, float(value)
+        if value is None or loop.evaluated_round != loop.round:
+            value = math.nan
+        better = math.isnan(self.value) or self.metric.gain(value, over=self.value) > 0
+        if better and not math.isnan(value):
+            self.round, self.value = loop.round, value
             models = loop.strategy.models(loop.arrays)
             own = {name: arrays for name, (arrays, _) in models.items()} if len(models) > 1 else {}
             self._unwritten = {"": loop.arrays, **own}

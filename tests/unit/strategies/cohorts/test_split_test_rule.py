@@ -178,7 +178,7 @@ def test_a_run_without_groups_says_why_nothing_was_split(caplog: pytest.LogCaptu
             assert rule.learn(number, {"0": number}, seen) is None
             assert "of the variance is within" in rule.report()["reasons"]["0"]
     (line,) = [r.message for r in caplog.records if "did not split" in r.message]
-    assert "at most 0.15 is allowed" in line
+    assert "at most 15% is allowed" in line
 
 
 @pytest.mark.parametrize(("clients", "least"), [(5, 1), (10, 1), (30, 3), (200, 20)])
