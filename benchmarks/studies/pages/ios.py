@@ -138,8 +138,8 @@ ANSWER = (
         "to train better models than clusters by cosine."
     ),
     (
-        "Tune one model on each client's data first (`personalise.epochs=2`), which with two classes "
-        "per client is well above clusters; `ios-centred` tells who is like whom where clients may "
-        "not send values, and works best if most of them train in every round."
+        "Tune one model on each client's data first (`personalise.epochs=2`), which with two "
+        "classes per client is well above clusters; `ios-centred` tells who is like whom where "
+        "clients may not send values, and works best if most of them train in every round."
     ),
 )
