@@ -12,6 +12,7 @@ from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
 
 _ABSURD = 1e12
+_LOSS = Metric("loss", higher_is_better=False)
 
 
 def metric_spread(
@@ -35,7 +36,7 @@ def metric_spread(
     sound = [
         record
         for record in records
-        if not math.isnan(_loss(record))
+        if not math.isnan(_value(record, _LOSS))
         and (_undefined(record, main) or not math.isnan(_value(record, main)))
     ]
     values = {metric: [_value(record, metric) for record in sound] for metric in metrics}
@@ -47,7 +48,7 @@ def metric_spread(
         where="clients",
         clients=len(sound),
         untested=sum(record.get(NUM_EXAMPLES) == 0 for record in records),
-        loss=float(np.mean([_loss(record) for record in sound])),
+        loss=float(np.mean([_value(record, _LOSS) for record in sound])),
         spread=spread,
     )
 
@@ -60,10 +61,6 @@ def untested(table: Replies) -> list[int]:
     """
     counts = table.metrics.get(NUM_EXAMPLES, [])
     return [row for row, count in enumerate(counts) if type(count) is int and count == 0]
-
-
-def _loss(record: MetricRecord) -> float:
-    return _value(record, Metric("loss", higher_is_better=False))
 
 
 def _undefined(record: MetricRecord, metric: Metric) -> bool:

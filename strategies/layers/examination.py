@@ -41,7 +41,6 @@ class Examination(Layer):
         self.updates = UpdateObservations(frozenset(needs), config.seed)
         self.clean_accuracy = clean_accuracy_of(config)
         self._facts: dict[str, Any] = {"clean-samples": len(task.server_data().validation)}
-        self._before: dict[str, Any] = {}  # the model that this round began with
         self._columns: dict[str, list[Any]] = {}
 
     @classmethod
@@ -53,11 +52,11 @@ class Examination(Layer):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let as many clients take part as the bytes allow."""
-        self._before, most = from_record(arrays), self.config[Diagnosis].bytes
+        most = self.config[Diagnosis].bytes
         if self.clean_accuracy is not None:
             self._facts["clean-accuracy"] = self.clean_accuracy(arrays)
         if most and server_round == 1:
-            size = _OVERHEAD + sum(array.nbytes for array in self._before.values())
+            size = _OVERHEAD + sum(array.nbytes for array in from_record(arrays).values())
             affordable = most // (size * (2 * self.rounds + 1))
             self.limit(max(1, min(affordable, len(list(grid.get_node_ids())))))
         return super().configure_train(server_round, arrays, config, grid)

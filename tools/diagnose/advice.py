@@ -68,12 +68,7 @@ def interval(records: Sequence[Record]) -> tuple[float, float, float]:
 
 
 def most_alike(values: Mapping[str, float], records: Sequence[Record]) -> list[Record]:
-    """Return the records nearest to a profile; none if all are far from it.
-
-    >>> records = [{"profile": {"own models": n / 10}, "name": n} for n in range(8)]
-    >>> [record["name"] for record in most_alike({"own models": 0.21}, records)]
-    [2, 3, 1]
-    """
+    """Return the records nearest to a profile; none if all are far from it."""
     shared = [name for name in PROFILE if name in values]
     if not shared or not records:
         return []

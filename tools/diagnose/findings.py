@@ -42,11 +42,9 @@ class Finding:
 
 def findings(seen: Evidence, target: float | None = None) -> dict[str, Finding]:
     """Return all lines by name; a part that fails is left out and says so."""
-    found = {}
-    last: dict[str, Callable[[Evidence], Finding]] = {
-        "target": partial(rounds_and_bytes, target=target)
-    }
-    for name, part in {**PARTS, **last}.items():
+    found, parts = {}, dict(PARTS)
+    parts["target"] = partial(rounds_and_bytes, target=target)
+    for name, part in parts.items():
         try:
             found[name] = part(seen)
         except CannotTell as reason:

@@ -20,15 +20,9 @@ def withdraw(run: Path) -> None:
 
 
 def starting(runs: Path) -> Path | None:
-    """Return the folder of the run that was announced last and has not started yet, if any.
-
-    A note whose process is gone does not count.
-    """
+    """Return the folder of the run that a living process announced last, if it has not started."""
     notes = sorted(runs.glob(f"{_PREFIX}*"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for note in notes:
-        if _alive(note):
-            return runs / note.name.removeprefix(_PREFIX)
-    return None
+    return next((runs / n.name.removeprefix(_PREFIX) for n in notes if _alive(n)), None)
 
 
 def _alive(note: Path) -> bool:

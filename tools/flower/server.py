@@ -53,22 +53,17 @@ class Server:
     def command(self, state: Path) -> list[str]:
         """Return the SuperLink's command line."""
         where = "127.0.0.1" if self.insecure else "0.0.0.0"
-        secured = [
-            f"--ssl-ca-certfile={state / 'ca.crt'}",
-            f"--ssl-certfile={state / 'server.crt'}",
-            f"--ssl-keyfile={state / 'server.key'}",
-            "--enable-supernode-auth",
-        ]
-        fleet = [f"--fleet-api-address={where}:{self.port}"] if nodes_speak() == "gRPC" else []
-        return [
-            "flower-superlink",
-            "--host=127.0.0.1",
-            f"--port={self.control_port}",
-            *fleet,
-            *(["--insecure"] if self.insecure else secured),
-            f"--database={state / 'state.db'}",
-            "--disable-runtime-dependency-installation",
-        ]
+        command = ["flower-superlink", "--host=127.0.0.1", f"--port={self.control_port}"]
+        if nodes_speak() == "gRPC":
+            command += [f"--fleet-api-address={where}:{self.port}"]
+        if self.insecure:
+            command += ["--insecure"]
+        else:
+            files = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
+            command += [f"--ssl-{option}={state / name}" for option, name in files.items()]
+            command += ["--enable-supernode-auth"]
+        database = f"--database={state / 'state.db'}"
+        return [*command, database, "--disable-runtime-dependency-installation"]
 
     def write_proxy(self, state: Path) -> None:
         """Write the proxy's config where Flower takes devices and commands on one port."""
