@@ -76,11 +76,7 @@ def run(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, str]:
 
 
 def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]:
-    """Return a run that is ready to start, and its folder.
-
-    Everything that can be wrong with the config, the task or the output folder is found here,
-    before any client is asked for anything.
-    """
+    """Return a run that is ready to start, and its folder; what can be wrong is found here."""
     config = read_config(run_config)
     if is_simulation(grid):
         check_simulated(config)

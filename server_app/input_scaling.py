@@ -61,20 +61,13 @@ def check_scale(config: RunConfig, task: Task) -> None:
 
 
 def known_scale(config: Mapping[str, object]) -> str:
-    """Return the numbers that a flat config scales inputs by; empty if it has none.
-
-    >>> known_scale({"data.scale": "standard"})
-    ''
-    """
+    """Return the numbers that a flat config scales inputs by; empty if it has none."""
     scale = str(config.get("data.scale", NONE))
     return scale if scale.startswith(FOUND) else ""
 
 
 def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
-    """Ask clients until enough have answered; return the setting that says it in numbers.
-
-    RunFailed if too few answer for as long as the run waits for anything.
-    """
+    """Ask clients until enough answer, and return the setting; RunFailed if too few ever do."""
     started, hopeless, least = time.monotonic(), 0, config.round.min_replies
     _wait_for_clients(loop.grid)
     while True:
@@ -135,8 +128,7 @@ def ask_for_scaling(
 ) -> tuple[Scaling | None, int]:
     """Ask connected clients; return the scaling, None if too few reports fit, and how many do.
 
-    The seed decides whom to ask where there are very many. A client counts for at most
-    ``weight_factor`` times the usual number of samples; 0 for no limit.
+    A client counts for at most ``weight_factor`` times the usual number of samples; 0 for no limit.
     """
     nodes = federation.nodes(grid)
     if len(nodes) > _MOST_ASKED:
@@ -165,13 +157,7 @@ def read_moments(row: Row, width: int) -> Moments:
 
 
 def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:
-    """Return the reports that fit together, and those far from all others with the reason.
-
-    >>> ten = {n: Moments(50, np.array([20.0]), np.array([5.0])) for n in range(10)}
-    >>> kept, others = plausible({**ten, 10: Moments(50, np.array([20e3]), np.array([5e3]))})
-    >>> len(kept), others[0].client, others[0].reason[:46]
-    (10, 10, 'inputs unlike those of other clients: feature ')
-    """
+    """Return the reports that fit together, and those far from all others with the reason."""
     middle, usual = _usual(list(told.values()))
     kept, implausible = {}, []
     for client, report in told.items():
@@ -193,15 +179,7 @@ def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Imp
 
 
 def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Numbers, Numbers]:
-    """Return mean and spread of all data together.
-
-    >>> mean, spread = combined([
-    ...     Moments(2, np.array([1.0]), np.array([1.0])),  # 0 and 2
-    ...     Moments(2, np.array([5.0]), np.array([1.0])),  # 4 and 6
-    ... ])
-    >>> mean, spread.round(3)  # of 0, 2, 4, 6
-    (array([3.]), array([2.236]))
-    """
+    """Return mean and spread of all data together."""
     middle, usual = _usual(reports)
     most = _BOUND * usual
     counts = np.array([report.count for report in reports])
@@ -216,10 +194,7 @@ def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Number
 
 
 def _usual(reports: list[Moments]) -> tuple[Numbers, Numbers]:
-    """Return the median of the means, and how far samples usually are from it.
-
-    Where most clients see nothing of a feature, as with rare words, those who do decide.
-    """
+    """Return the median of the means, and how far samples usually are from it where any is seen."""
     middle = np.median([report.mean for report in reports], axis=0)
     deviations = np.array([_deviation(report, middle) for report in reports])
     seen = np.where(deviations > 0, deviations, np.nan)

@@ -37,10 +37,7 @@ def check_trainable(model: nn.Module) -> None:
 
 
 def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Copy named arrays into a model's parameters and buffers; names and shapes must fit.
-
-    What does not travel may be missing, and stays as it is.
-    """
+    """Copy named arrays into a model; what does not travel may be missing, and stays."""
     state, needed = model.state_dict(), set(travelling(model))
     if not needed <= arrays.keys() <= state.keys():
         odd = sorted((needed - arrays.keys()) | (arrays.keys() - state.keys()))
@@ -71,10 +68,7 @@ def frozen_arrays(model: nn.Module) -> Arrays:
 
 
 def frozen_digest(model: nn.Module) -> str:
-    """Return a checksum of what does not travel; empty if everything does.
-
-    Server and clients compare it: a model with another backbone would train to nonsense.
-    """
+    """Return a checksum of what does not travel, for clients to compare; empty if all does."""
     frozen = frozen_arrays(model)
     if not frozen:
         return ""
