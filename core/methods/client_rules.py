@@ -56,7 +56,7 @@ METHODS = (
     ),
     Selector(
         name="flad",
-        about="clients with at least the mean loss, at most clients-per-round",
+        about="clients with at least the mean loss, by lot if they are more than clients-per-round",
         paper="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),
