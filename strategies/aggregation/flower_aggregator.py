@@ -22,11 +22,11 @@ from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer, Outcome
 from .metric_spread import untested
-from .paced import PacedAvg
 from .pieces import Pieces
 from .running_mean import mean_of, median_of
-from .update_average import UpdateAverage
+from .update_average import FromCurrent
 
+_Counted = dict[str, list[NDArray[Any]]]  # what clients sent of each integer array
 _TIMES = 10.0  # the usual, or a part of it, that a metric which weighs others may be
 
 
@@ -34,15 +34,12 @@ class FlowerAggregator(Layer):
     """The innermost layer, around one of Flower's strategies.
 
     - Where the strategy needs only the weighted mean of the replies (FedAvg and all that adapt its
-      result), the replies are summed as they arrive and dropped: the server holds one sum in double
-      precision and the replies of one pull, however many clients there are. The strategy gets the
-      mean as a single reply. Summing in double precision also makes the result all but independent
-      of the order in which replies arrive.
-    - Integer arrays are not averaged and never shown to the strategy. Of counters, which have no
-      axes (as batch normalisation's), the median counts; all others stay as the server has them:
-      an index that one client made up would be out of range for all.
-    - The model keeps its dtypes; FedAdam and q-FedAvg would otherwise turn float32 into float64 and
-      double every message.
+      result), replies are summed in double precision as they arrive, and dropped. The strategy gets
+      the mean as a single reply.
+    - Integer arrays are never shown to the strategy. Of counters, which have no axes (as batch
+      normalisation's), the median counts; all others stay as the server has them: an index that one
+      client made up would be out of range for all.
+    - The model keeps its dtypes; FedAdam and q-FedAvg would turn float32 into float64.
 
     ``mean_like`` says whether the strategy needs only the mean, ``by_entry`` whether it works entry
     by entry. ``needs`` are metrics, not negative, without which it cannot aggregate a reply.
@@ -107,10 +104,7 @@ class FlowerAggregator(Layer):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate float arrays by the strategy; integer arrays are not averaged."""
-        tables, counted = (
-            tables_in(replies),
-            {name: list[NDArray[Any]]() for name in self._integers},
-        )
+        tables, counted = tables_in(replies), _Counted({name: [] for name in self._integers})
         if self.mean_like:
             arrays, metrics = self._of_mean(server_round, tables, counted)
         else:
@@ -124,9 +118,7 @@ class FlowerAggregator(Layer):
                 arrays, metrics = Pieces(rows).aggregate(ask) if self.by_entry else ask(list(rows))
         return self._restored(arrays, counted), metrics
 
-    def _of_mean(
-        self, server_round: int, tables: Iterable[Replies], counted: dict[str, list[NDArray[Any]]]
-    ) -> Outcome:
+    def _of_mean(self, server_round: int, tables: Iterable[Replies], counted: _Counted) -> Outcome:
         """Return what the strategy makes of the mean, as its only reply."""
         mean = mean_of(tables, equal_weights=self.equal_weights)
         if mean is None:
@@ -156,9 +148,7 @@ class FlowerAggregator(Layer):
         sound = uniform(reply for table in tables for reply in table)
         return super().aggregate_evaluate(server_round, sound)
 
-    def _restored(
-        self, arrays: ArrayRecord | None, counted: dict[str, list[NDArray[Any]]]
-    ) -> ArrayRecord | None:
+    def _restored(self, arrays: ArrayRecord | None, counted: _Counted) -> ArrayRecord | None:
         if not arrays:
             return None
         restored = {}
@@ -174,15 +164,12 @@ class FlowerAggregator(Layer):
 
 def _takes_everyone(strategy: Strategy) -> bool:
     """Return whether a strategy is one of Flower's that send the same to all nodes they see."""
-    ours = isinstance(strategy, PacedAvg | UpdateAverage)
-    known = ours or type(strategy).__module__.startswith("flwr.serverapp.strategy.")
+    of_flower = type(strategy).__module__.startswith("flwr.serverapp.strategy.")
+    known = of_flower or isinstance(strategy, FromCurrent)
     if not known or not isinstance(strategy, FedAvg):
         return False
-    fewest = max(
-        strategy.min_train_nodes, strategy.min_evaluate_nodes, strategy.min_available_nodes
-    )
-    everyone = strategy.fraction_train == strategy.fraction_evaluate == 1.0
-    return everyone and fewest <= 1
+    least = strategy.min_train_nodes, strategy.min_evaluate_nodes, strategy.min_available_nodes
+    return strategy.fraction_train == strategy.fraction_evaluate == 1.0 and max(least) <= 1
 
 
 @contextmanager
@@ -204,11 +191,8 @@ def _is_plain_average(strategy: Strategy) -> bool:
     """Return whether a strategy is Flower's FedAvg with its own metrics, and no kind of it."""
     if type(strategy) is not FedAvg:
         return False
-    plain = FedAvg()
-    return (strategy.weighted_by_key, strategy.train_metrics_aggr_fn) == (
-        plain.weighted_by_key,
-        plain.train_metrics_aggr_fn,
-    )
+    own, usual = vars(strategy), vars(FedAvg())
+    return all(own[name] == usual[name] for name in ("weighted_by_key", "train_metrics_aggr_fn"))
 
 
 def _is_float(dtype: str) -> bool:
@@ -216,13 +200,8 @@ def _is_float(dtype: str) -> bool:
 
 
 def _floats(arrays: ArrayRecord) -> ArrayRecord:
-    if all(_is_float(array.dtype) for array in arrays.values()):
-        return arrays
-    kept = ArrayRecord()
-    for name, array in arrays.items():
-        if _is_float(array.dtype):
-            kept[name] = array
-    return kept
+    floats = {name: array for name, array in arrays.items() if _is_float(array.dtype)}
+    return arrays if len(floats) == len(arrays) else filled(ArrayRecord, floats)
 
 
 def _counting_once(reply: Message) -> Message:
@@ -233,7 +212,7 @@ def _counting_once(reply: Message) -> Message:
     return reply
 
 
-def _without_integers(reply: Message, counted: dict[str, list[NDArray[Any]]]) -> Message:
+def _without_integers(reply: Message, counted: _Counted) -> Message:
     """Take integer arrays out of a reply, into ``counted``."""
     arrays = dict(entries(records_of(reply.content, ArrayRecord)[0]))
     for name, values in counted.items():

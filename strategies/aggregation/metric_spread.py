@@ -72,11 +72,7 @@ def _undefined(record: MetricRecord, metric: Metric) -> bool:
 
 
 def _value(record: MetricRecord, metric: Metric) -> float:
-    """Return what a client reports; NaN if that cannot be.
-
-    >>> _value(MetricRecord({"accuracy": 1.5}), ACCURACY)
-    nan
-    """
+    """Return what a client reports; NaN if that cannot be."""
     value = record.get(metric.name)
     if not isinstance(value, int | float):
         return math.nan

@@ -12,14 +12,10 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
-from numpy.typing import NDArray
+from flwr.app import ArrayRecord, Message, MetricRecord
 
 from ...core.wire.arrays import from_record, to_record
-
-Arrays = dict[str, NDArray[np.floating]]
+from .update_average import Arrays, FromCurrent
 
 _GAIN = 0.5  # of the step's logarithm per unit of cosine
 _EXPECTED = 0.05  # cosine at which the step stays as it is
@@ -35,7 +31,7 @@ def next_step(step: float, cosine: float) -> float:
     return min(_LONGEST, max(1.0, step * math.exp(_GAIN * (cosine - _EXPECTED))))
 
 
-class PacedAvg(FedAvg):
+class PacedAvg(FromCurrent):
     """FedAvg with bias-corrected momentum and a step of its own finding.
 
     With the mean update ``d_t`` of round t, ``m_t = b m_{t-1} + (1 - b) d_t`` and the step
@@ -44,18 +40,10 @@ class PacedAvg(FedAvg):
     """
 
     def __init__(self, *, server_momentum: float = 0.9, **everyone: int) -> None:
-        super().__init__(**everyone)  # type: ignore[arg-type]
+        super().__init__(**everyone)
         self.server_momentum = server_momentum
-        self.current: Arrays = {}
         self.mean_update: Arrays = {}
         self.pace = np.array([1.0, 0.0])  # the step, and how many rounds have been taken
-
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Remember the model that updates start from."""
-        self.current = from_record(arrays)
-        return super().configure_train(server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

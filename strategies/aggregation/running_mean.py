@@ -23,22 +23,14 @@ class _Terms:
     addition, and the sum is the same to the last bit as that of adding one by one.
     """
 
-    def __init__(self, shape: tuple[int, ...], expected: int = 128) -> None:
+    def __init__(self, shape: tuple[int, ...], expected: int) -> None:
         size = math.prod(shape)
         at_once = max(2, min(expected + 1, 128, _TERMS // max(1, size)))
         self._rows = np.empty((at_once, *shape))
         self._filled = 0
         self._scalar = size == 1
 
-    def add(self, array: NDArray[Any], weight: float) -> None:
-        """Add an array, as often as ``weight`` says."""
-        if self._filled == len(self._rows):
-            self._rows[0] = self.sum()
-            self._filled = 1
-        np.multiply(array, weight, out=self._rows[self._filled, ...], dtype=np.float64)
-        self._filled += 1
-
-    def add_stack(self, stack: NDArray[Any], weights: NDArray[np.float64]) -> None:
+    def add(self, stack: NDArray[Any], weights: NDArray[np.float64]) -> None:
         """Add the arrays along the first axis, each as often as its weight says."""
         weights = weights.reshape(-1, *(1 for _ in stack.shape[1:]))
         start = 0
@@ -65,14 +57,7 @@ def _one_by_one(terms: NDArray[np.float64], start: float) -> float:
 
 
 class RunningMean:
-    """A weighted mean of named arrays and of metrics, summed in double precision.
-
-    >>> mean = RunningMean()
-    >>> mean.add({"w": np.array([1.0, 3.0], np.float32)}, {"loss": 1.0}, weight=1)
-    >>> mean.add({"w": np.array([4.0, 0.0], np.float32)}, {"loss": 4.0}, weight=2)
-    >>> mean.arrays["w"].tolist(), mean.metrics
-    ([3.0, 1.0], {'loss': 3.0})
-    """
+    """A weighted mean of named arrays and of metrics, summed in double precision."""
 
     def __init__(self) -> None:
         self.weight = 0.0
@@ -99,51 +84,30 @@ class RunningMean:
             if stack.dtype.kind == "f":
                 if name not in self._terms:
                     self._terms[name] = _Terms(stack.shape[1:], len(stack))
-                self._terms[name].add_stack(stack, column)
+                self._terms[name].add(stack, column)
             else:
                 self._integers.setdefault(name, []).extend(stack)
         for name, values in metrics.items():
             told = [row for row, value in enumerate(values) if isinstance(value, int | float)]
             if not told:
                 continue
-            counts, numbers = column, np.array([values[row] for row in told], dtype=np.float64)
-            if len(told) < len(values):
-                counts = column[told]
+            counts, numbers = column[told], np.array([values[row] for row in told], np.float64)
             total, of = self._metrics.get(name, (0.0, 0.0))
             self._metrics[name] = (_one_by_one(counts * numbers, total), _one_by_one(counts, of))
 
     def add(
-        self, arrays: dict[str, NDArray[Any]], metrics: dict[str, Any], *, weight: float
+        self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, Any], *, weight: float
     ) -> None:
         """Add one client's arrays and scalar metrics."""
-        self.weight += weight
-        for name, array in arrays.items():
-            if array.dtype.kind != "f":
-                self._dtypes[name] = array.dtype
-                self._integers.setdefault(name, []).append(array)
-            else:
-                terms = self._terms.get(name)
-                if terms is None:
-                    self._dtypes[name] = array.dtype
-                    terms = self._terms[name] = _Terms(array.shape)
-                terms.add(array, weight)
-        for name, value in metrics.items():
-            if not isinstance(value, list):
-                total, of = self._metrics.get(name, (0.0, 0.0))
-                self._metrics[name] = (total + weight * value, of + weight)
+        stacks = {name: array[np.newaxis] for name, array in arrays.items()}
+        self.add_stack(stacks, {name: [value] for name, value in metrics.items()}, [weight])
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The mean of each array, in its own dtype."""
-        return {
-            name: np.asarray(
-                median_of(self._integers[name])
-                if name in self._integers
-                else self._terms[name].sum() / self.weight,
-                dtype=dtype,
-            )
-            for name, dtype in self._dtypes.items()
-        }
+        means = {name: terms.sum() / self.weight for name, terms in self._terms.items()}
+        means |= {name: median_of(rows) for name, rows in self._integers.items()}
+        return {name: np.asarray(means[name], dtype) for name, dtype in self._dtypes.items()}
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The base of aggregators that look at every update of a round, as rows of a matrix."""
+"""The bases of aggregators that look at updates, not models."""
 
 from collections.abc import Iterable
 
@@ -16,16 +16,12 @@ Arrays = dict[str, NDArray[np.floating]]
 Vector = NDArray[np.floating]
 
 
-class UpdateAverage(FedAvg):
-    """Move the model by what :meth:`combine` makes of the updates."""
+class FromCurrent(FedAvg):
+    """FedAvg that remembers the model that updates start from."""
 
     def __init__(self, **everyone: int) -> None:
         super().__init__(**everyone)  # type: ignore[arg-type]
         self.current: Arrays = {}
-
-    def combine(self, updates: Vector, weights: Vector, server_round: int) -> Vector:
-        """Return the update of the model, given a row and a weight per client."""
-        raise NotImplementedError
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -33,6 +29,14 @@ class UpdateAverage(FedAvg):
         """Remember the model that updates start from."""
         self.current = from_record(arrays)
         return super().configure_train(server_round, arrays, config, grid)
+
+
+class UpdateAverage(FromCurrent):
+    """Move the model by what :meth:`combine` makes of the updates, a row of a matrix each."""
+
+    def combine(self, updates: Vector, weights: Vector, server_round: int) -> Vector:
+        """Return the update of the model, given a row and a weight per client."""
+        raise NotImplementedError
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

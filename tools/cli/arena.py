@@ -2,30 +2,23 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
-from .options import app, errors_in_words, examples
+from .options import command
 
 
-@app.command(
-    epilog=examples(
-        ("forager arena my_rule.py", "a rule of your own against all others"),
-        ("forager arena my_rule.py --rules random,aoi --seeds 10", "against two, with more seeds"),
-    )
+@command(
+    ("forager arena my_rule.py", "a rule of your own against all others"),
+    ("forager arena my_rule.py --rules random,aoi --seeds 10", "against two, with more seeds"),
 )
 def arena(
-    rule: Annotated[
-        Path | None, typer.Argument(help="A file with one subclass of ClientSelector.")
-    ] = None,
-    rules: Annotated[str, typer.Option(help="Rules to compare, with commas; all if empty.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each: seeds 0, 1, 2, ...", min=2)] = 5,
-    out: Annotated[Path, typer.Option(help="Runs that are there are not done again.")] = Path(
-        "arena.jsonl"
-    ),
-    processes: Annotated[int | None, typer.Option(help="Runs side by side.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print numbers, not tables.")] = False,
+    rule: Path | None = Argument(None, help="A file with one subclass of ClientSelector."),
+    rules: str = Option("", help="Rules to compare, with commas; all if empty."),
+    seeds: int = Option(5, help="Runs of each: seeds 0, 1, 2, ...", min=2),
+    out: Path = Option(Path("arena.jsonl"), help="Runs that are there are not done again."),
+    processes: int | None = Option(None, help="Runs side by side."),
+    as_json: bool = Option(False, "--json", help="Print numbers, not tables."),
 ) -> None:
     """Compare rules of who trains with lots: at equal rounds, bytes and simulated seconds.
 
@@ -37,19 +30,16 @@ def arena(
     from ..experiments.records import SweepError
     from ..experiments.sweep import sweep
 
-    with errors_in_words():
-        known = fight.rules()
-        names = list(dict.fromkeys([fight.BASELINE, *filter(None, rules.split(","))]))
-        for name in names if rules else []:
-            if name not in known:
-                raise SweepError(f"--rules = {name!r} is not known; there are {known}")
-        if rule is not None:
-            fight.own_rule(rule)  # before anything starts
-        names = names if rules else known
-        todo = fight.cells(names, rule)
-        results = sweep(
-            "arena", todo, range(seeds), path=out, processes=processes, runner=fight.RUNNER
-        )
+    known = fight.rules()
+    named = list(dict.fromkeys([fight.BASELINE, *filter(None, rules.split(","))]))
+    names = named if rules else known
+    for name in names:
+        if name not in known:
+            raise SweepError(f"--rules = {name!r} is not known; there are {known}")
+    if rule is not None:
+        fight.own_rule(rule)  # before anything starts
+    todo = fight.cells(names, rule)
+    results = sweep("arena", todo, range(seeds), path=out, processes=processes, runner=fight.RUNNER)
     shown = [*names[1:], *([rule.stem] if rule else [])]
     found = fight.standings(results, shown)
     if as_json:
@@ -58,4 +48,4 @@ def arena(
         for cost in COLUMNS:
             print(f"\nPoints of accuracy to lots, at equal {cost}:\n")
             print(fight.table(found, cost).text())
-    raise typer.Exit(1 if results.failures else 0)
+    raise Exit(1 if results.failures else 0)

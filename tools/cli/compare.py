@@ -3,61 +3,42 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
-from .options import RunConfigOption, app, examples
+from .options import RunConfigOption, command
 
 
-@app.command(
-    epilog=examples(
-        ("forager compare", "all strategies on digits"),
-        (
-            "forager compare fedavg cosage -c \"task='npz' data.path='mine.npz'\"",
-            "two, on mine",
-        ),
-        ("forager compare \"fedavg uplink='top-k'\" cosage", "a preset with one part changed"),
-    )
+@command(
+    ("forager compare", "all strategies on digits"),
+    ("forager compare fedavg cosage -c \"task='npz' data.path='mine.npz'\"", "two, on mine"),
+    ("forager compare \"fedavg uplink='top-k'\" cosage", "a preset with one part changed"),
 )
 def compare(
-    strategies: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="Presets, presets with changes as \"fedavg uplink='top-k'\", or your own as "
-            "\"name: client-selector='aoi' ...\"; all by default.",
-        ),
-    ] = None,
+    strategies: list[str] | None = Argument(
+        None,
+        metavar="[NAME]...",
+        help="Presets, presets with changes as \"fedavg uplink='top-k'\", or your own as "
+        "\"name: client-selector='aoi' ...\"; all by default.",
+    ),
     run_config: RunConfigOption = None,
-    seeds: Annotated[int, typer.Option(help="Runs of each: seeds 0, 1, 2, ...")] = 5,
-    budget: Annotated[
-        str,
-        typer.Option(help="What a run may spend: rounds, bytes (20MB) or simulated time (10min)."),
-    ] = "60 rounds",
-    goal: Annotated[
-        str,
-        typer.Option(help="Whose accuracy decides: server (its test data) or clients (their own)."),
-    ] = "server",
-    to_the_end: Annotated[
-        bool,
-        typer.Option("--to-the-end", help="Give every strategy the whole budget, drop none early."),
-    ] = False,
-    processes: Annotated[
-        int | None, typer.Option(help="Runs side by side; one per core by default.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Run on this Ray cluster; RAY_ADDRESS by default.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for results; comparisons/<task> by default.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what was found as JSON, for scripts.")
-    ] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of --json, and run nothing.")
-    ] = False,
+    seeds: int = Option(5, help="Runs of each: seeds 0, 1, 2, ..."),
+    budget: str = Option(
+        "60 rounds", help="What a run may spend: rounds, bytes (20MB) or simulated time (10min)."
+    ),
+    goal: str = Option(
+        "server", help="Whose accuracy decides: server (its test data) or clients (their own)."
+    ),
+    to_the_end: bool = Option(
+        False, "--to-the-end", help="Give every strategy the whole budget, drop none early."
+    ),
+    processes: int | None = Option(None, help="Runs side by side; one per core by default."),
+    cluster: str | None = Option(None, help="Run on this Ray cluster; RAY_ADDRESS by default."),
+    out: Path | None = Option(None, help="Folder for results; comparisons/<task> by default."),
+    as_json: bool = Option(False, "--json", help="Print what was found as JSON, for scripts."),
+    schema: bool = Option(
+        False, "--schema", help="Print the JSON schema of --json, and run nothing."
+    ),
 ) -> None:
     """Run strategies under equal conditions, and say in words which one to use.
 
@@ -79,4 +60,4 @@ def compare(
         *(strategies or ["all"], settings, seeds, budget, goal, to_the_end, processes, cluster),
         *(out, as_json),
     )
-    raise typer.Exit(run_comparison(options))
+    raise Exit(run_comparison(options))

@@ -1,29 +1,24 @@
 """``forager demo``: a method where it visibly works."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from .options import REFUSED, app, examples
+from .options import command, refused
 
 _BYTES = ("bytes-down", "bytes-up", "bytes-select")
 _MUCH = 1.2  # times as many bytes are worth a line
 
 
-@app.command(
-    epilog=examples(
-        ("forager demo", "list the demos"),
-        ("forager demo ios", "run one: some seconds"),
-        ("forager demo cosage --seed 3", "was it luck?"),
-    )
+@command(
+    ("forager demo", "list the demos"),
+    ("forager demo ios", "run one: some seconds"),
+    ("forager demo cosage --seed 3", "was it luck?"),
 )
 def demo(
-    method: Annotated[
-        str | None, typer.Argument(metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of both runs.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where the two run folders go.")] = Path("runs"),
+    method: str | None = Argument(None, metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios."),
+    seed: int = Option(0, help="Of both runs."),
+    out: Path = Option(Path("runs"), help="Where the two run folders go."),
 ) -> None:
     """Run a method and its baseline on built-in data in which the difference can be seen."""
     from ..demos import DEMOS
@@ -33,15 +28,9 @@ def demo(
             print(f"{name:<8}{each.about}")
         return
     if method not in DEMOS:
-        typer.echo(f"unknown demo {method!r}: there are {', '.join(DEMOS)}", err=True)
-        raise typer.Exit(REFUSED)
-    _show(method, seed, out)
-
-
-def _show(method: str, seed: int, out: Path) -> None:
+        raise refused(f"unknown demo {method!r}: there are {', '.join(DEMOS)}")
     from ...core.config.overrides import parse_overrides
     from ...server_app.run_folder import new_name
-    from ..demos import DEMOS
     from ..engine.local import run_local
     from ..flower.env import command_name
     from ..report.formatting import data_size, percent
@@ -67,11 +56,11 @@ def _show(method: str, seed: int, out: Path) -> None:
     ratio = sent[method] / max(1, sent["without"])
     if ratio > _MUCH:
         print(f"  {method} sends {ratio:.1f} times as many bytes as its baseline.")
-    command = command_name()
+    program = command_name()
     print(
         f"\nLook at {shown.look}\n"
         f"  {folders[method] / 'report.html'}\n"
         f"  {folders['without'] / 'report.html'}\n"
-        f"Side by side: {command} watch --web {folders['without']} {folders[method]}\n"
-        f'By Flower:    {command} run -c "{shown.method} {shown.config}"'
+        f"Side by side: {program} watch --web {folders['without']} {folders[method]}\n"
+        f'By Flower:    {program} run -c "{shown.method} {shown.config}"'
     )

@@ -1,20 +1,11 @@
 """``forager diagnose``: what is the matter with a federation, and what to do about it."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
 from ...core.config import Scalar
-from .options import (
-    RunConfigOption,
-    RunsOption,
-    app,
-    errors_in_words,
-    examples,
-    read_overrides,
-    run_folder,
-)
+from .options import RunConfigOption, RunsOption, command, read_overrides, run_folder
 from .run import OWN_DATA, trained
 
 # Everyone trains on everything, the server learns quickly, clients tune a model of their own.
@@ -26,28 +17,18 @@ _EXAMINED: dict[str, Scalar] = {
 }
 
 
-@app.command(
-    epilog=examples(
-        ("forager diagnose -c mine.toml --target 0.9", "simulated; --local in this process"),
-        ("forager diagnose -c mine.toml --show", "the command that examines devices"),
-        ("forager diagnose runs/examined", "what it found"),
-    )
+@command(
+    ("forager diagnose -c mine.toml --target 0.9", "simulated; --local in this process"),
+    ("forager diagnose -c mine.toml --show", "the command that examines devices"),
+    ("forager diagnose runs/examined", "what it found"),
 )
 def diagnose(
-    run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="The folder of an examined run; none runs one.")
-    ] = "",
+    run: str = Argument("", metavar="[RUN]", help="The folder of an examined run; none runs one."),
     run_config: RunConfigOption = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds that clients are looked at.")] = 12,
-    target: Annotated[
-        float | None, typer.Option(help="Value of the main metric whose cost is of interest.")
-    ] = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="Run in this process: starts at once, no Flower.")
-    ] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Only print the command that examines devices.")
-    ] = False,
+    rounds: int = Option(12, min=1, help="Rounds that clients are looked at."),
+    target: float | None = Option(None, help="Value of the main metric whose cost is of interest."),
+    local: bool = Option(False, "--local", help="Run in this process: starts at once, no Flower."),
+    show: bool = Option(False, "--show", help="Only print the command that examines devices."),
     runs: RunsOption = Path("runs"),
 ) -> None:
     """Look at a federation for a few rounds; say what is the matter and what to do about it.
@@ -58,17 +39,16 @@ def diagnose(
     from ..diagnose.page import diagnose as diagnosed
     from ..report.formatting import run_command
 
-    with errors_in_words():
-        code, folder = 0, run_folder(run, runs) if run else None
-        if folder is None:
-            overrides = examined(read_overrides(run_config), rounds)
-            if show:
-                print(run_command(overrides))
-                return
-            code, folder = trained(overrides, local=local)
-        if code or folder is None:
-            raise typer.Exit(code)
-        lines, page = diagnosed(RunFolder.open(folder), target)
+    code, folder = 0, run_folder(run, runs) if run else None
+    if folder is None:
+        overrides = examined(read_overrides(run_config), rounds)
+        if show:
+            print(run_command(overrides))
+            return
+        code, folder = trained(overrides, local=local)
+    if code or folder is None:
+        raise Exit(code)
+    lines, page = diagnosed(RunFolder.open(folder), target)
     print("", *(f"{name:<16} {text}" for name, text in lines.items()), "", sep="\n")
     print(f"All clients: {page}")
 

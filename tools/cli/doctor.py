@@ -1,28 +1,21 @@
 """``forager doctor``: what works here, and how to fix what does not."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
-from .options import app, examples
+from .options import command
 
 _MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "bad": ("BAD", "bold red")}
 
 
-@app.command(
-    epilog=examples(
-        ("forager doctor", "all checks; exit code 1 if training cannot work"),
-        ("forager doctor --server fl.example.org:9092", "can a SuperNode here reach a server?"),
-    )
+@command(
+    ("forager doctor", "all checks; exit code 1 if training cannot work"),
+    ("forager doctor --server fl.example.org:9092", "can a SuperNode here reach a server?"),
 )
 def doctor(
-    server: Annotated[
-        str, typer.Option(help="HOST:PORT of a SuperLink: check only what answers there.")
-    ] = "",
-    ca: Annotated[
-        Path | None, typer.Option(help="Certificate (ca.crt) of that server, if it uses TLS.")
-    ] = None,
+    server: str = Option("", help="HOST:PORT of a SuperLink: check only what answers there."),
+    ca: Path | None = Option(None, help="Certificate (ca.crt) of that server, if it uses TLS."),
 ) -> None:
     """Check versions, GPU, Flower, Chromium, Docker, ports, disk and data of this machine."""
     from rich.console import Console
@@ -42,4 +35,4 @@ def doctor(
             text.append(f"\n-> {finding.advice}", style="dim")
         table.add_row(Text(word, style=style), finding.name, text)
     Console(highlight=False).print(table)
-    raise typer.Exit(1 if worst else 0)
+    raise Exit(1 if worst else 0)

@@ -1,30 +1,19 @@
 """``forager donors``: whose models or data would help each client of a run."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option
 
-from .options import (
-    RunArgument,
-    RunsOption,
-    TrustOption,
-    app,
-    errors_in_words,
-    examples,
-    run_folder,
-)
+from .options import RunArgument, RunsOption, TrustOption, command, run_folder
 
 
-@app.command(
-    epilog=examples(
-        ("forager donors", "the newest run that compared its clients"),
-        ("forager donors runs/mine --of 3", "all donors of one client"),
-    )
+@command(
+    ("forager donors", "the newest run that compared its clients"),
+    ("forager donors runs/mine --of 3", "all donors of one client"),
 )
 def donors(
     run: RunArgument = "latest",
-    of: Annotated[str, typer.Option(help="The client whose donors are all shown.")] = "",
+    of: str = Option("", help="The client whose donors are all shown."),
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
 ) -> None:
@@ -38,12 +27,11 @@ def donors(
     from ..report import write_report
     from ..trust import find_own_modules
 
-    with errors_in_words():
-        folder = RunFolder.open(run_folder(run, runs))
-        if trust:
-            find_own_modules()
-        found = rank_donors(folder, trust=trust)
-        table = donors_table(found, of)
+    folder = RunFolder.open(run_folder(run, runs))
+    if trust:
+        find_own_modules()
+    found = rank_donors(folder, trust=trust)
+    table = donors_table(found, of)
     print(table.text())
     if not found.scores:
         print("\nThe data of these clients cannot be loaded here: nothing to compare with.")

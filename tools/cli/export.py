@@ -1,23 +1,20 @@
 """``forager export``: the model of a run for other programs."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from .options import BestOption, RunsOption, TrustOption, app, errors_in_words, examples, run_folder
+from .options import BestOption, RunsOption, TrustOption, command, run_folder
 
 
-@app.command(
-    epilog=examples(
-        ("forager export latest --onnx model.onnx", "of the newest run"),
-        ("forager export runs/mine --onnx model.onnx --best", "of its best round"),
-    )
+@command(
+    ("forager export latest --onnx model.onnx", "of the newest run"),
+    ("forager export runs/mine --onnx model.onnx --best", "of its best round"),
 )
 def export(
-    run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
-    onnx: Annotated[Path, typer.Option(help="The ONNX file to write.")],
-    cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
+    run: str = Argument(..., help="A run's folder, or latest."),
+    onnx: Path = Option(..., help="The ONNX file to write."),
+    cohort: str = Option("", help="A cohort with its own model."),
     best: BestOption = False,
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
@@ -27,9 +24,8 @@ def export(
     from ..flower.env import app_settings
     from ..trust import find_own_modules
 
-    with errors_in_words():
-        folder = run_folder(run, runs)
-        if trust or app_settings():
-            find_own_modules()
-        shape = models.write_onnx(folder, onnx, cohort=cohort, best=best, trust=trust)
+    folder = run_folder(run, runs)
+    if trust or app_settings():
+        find_own_modules()
+    shape = models.write_onnx(folder, onnx, cohort=cohort, best=best, trust=trust)
     print(f"written: {onnx}, which reads x of shape (samples, {', '.join(map(str, shape))})")

@@ -3,30 +3,26 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument
 
-from .options import REFUSED, app, examples
+from .options import command, refused
 
 _TEMPLATE = Path(__file__).parents[1] / "new-app"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # that Flower and Python both accept
 _LONGEST = 32  # of Flower's
 
 
-@app.command(
-    epilog=examples(
-        ("forager init my-federation", "a folder that runs as it is; then make task.py yours"),
-    )
+@command(
+    ("forager init my-federation", "a folder that runs as it is; then make task.py yours"),
 )
-def init(folder: Annotated[Path, typer.Argument(help="The folder to write.")]) -> None:
+def init(folder: Path = Argument(..., help="The folder to write.")) -> None:
     """Write a small Flower app into a folder of yours: data, model and loss in one file."""
     from ..flower.env import command_name
 
     problem = _problem(folder)
     if problem:
-        print(f"{folder}: {problem}", file=sys.stderr)
-        raise typer.Exit(REFUSED)
+        raise refused(f"{folder}: {problem}")
     for file in write_app(folder):
         print(f"  {file}")
     print(f"It runs as it is:\n  cd {folder} && {command_name()} run --local")

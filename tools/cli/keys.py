@@ -1,28 +1,25 @@
 """``forager keys``: what can be set."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from typer import Argument
 
-from .options import REFUSED, app, examples
+from .options import command, refused
 
 if TYPE_CHECKING:
     from ..config_help import ConfigKey
 
 
-@app.command(
-    epilog=examples(
-        ("forager keys", "all keys"),
-        ("forager keys cosage", "keys with this in their name or meaning"),
-        ("forager keys cosage. summary.", "the keys of two sections"),
-    )
+@command(
+    ("forager keys", "all keys"),
+    ("forager keys cosage", "keys with this in their name or meaning"),
+    ("forager keys cosage. summary.", "the keys of two sections"),
 )
 def keys(
-    patterns: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PATTERN]...", help="Parts of keys' names or of their meanings."),
-    ] = None,
+    patterns: list[str] | None = Argument(
+        None, metavar="[PATTERN]...", help="Parts of keys' names or of their meanings."
+    ),
 ) -> None:
     """List the keys of the run config: default, what is allowed, meaning."""
     from rich.console import Console
@@ -40,8 +37,7 @@ def keys(
         some = matching(known, pattern)
         if not some:
             hint = nearest(pattern, list(default_config()))
-            typer.echo(f"no key has {pattern!r} in its name or meaning{hint}", err=True)
-            raise typer.Exit(REFUSED)
+            raise refused(f"no key has {pattern!r} in its name or meaning{hint}")
         found |= {key.key: key for key in some}
     for key in found.values():
         console.print(

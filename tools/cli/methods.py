@@ -1,23 +1,17 @@
 """``forager methods``: the methods and presets."""
 
-from typing import Annotated
+from typer import Argument
 
-import typer
-
-from .options import REFUSED, app, examples
+from .options import command, refused
 
 
-@app.command(
-    epilog=examples(
-        ("forager methods", "all methods, by axis"),
-        ("forager methods client-selector", "who trains"),
-        ("forager methods oort", "one, with the keys it reads"),
-    )
+@command(
+    ("forager methods", "all methods, by axis"),
+    ("forager methods client-selector", "who trains"),
+    ("forager methods oort", "one, with the keys it reads"),
 )
 def methods(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="An axis, a method or a preset.")
-    ] = None,
+    name: str | None = Argument(None, metavar="[NAME]", help="An axis, a method or a preset."),
 ) -> None:
     """List methods and presets, one line each, with the paper.
 
@@ -33,8 +27,7 @@ def methods(
 
     everything = [*presets(), *AXES, *(method.name for method in all_methods())]
     if name is not None and name not in everything:
-        typer.echo(f"there is no method {name!r}{nearest(name, everything)}", err=True)
-        raise typer.Exit(REFUSED)
+        raise refused(f"there is no method {name!r}{nearest(name, everything)}")
     console = Console(highlight=False)
     if name is None or name in presets():
         table = Table(box=None, title="Presets: strategy='<name>' sets", title_justify="left")

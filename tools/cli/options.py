@@ -1,10 +1,10 @@
 """What several commands have in common."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     suggest_commands=False,  # click suggests, too
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+Run = TypeVar("Run", bound=Callable[..., Any])
 REFUSED = 2  # exit code of a command that was given something wrong
 
 RunConfigOption = Annotated[
@@ -45,10 +46,17 @@ TrustOption = Annotated[
 ]
 
 
-def examples(*lines: tuple[str, str]) -> str:
-    """Return the end of a command's help: what people type, and why."""
-    shown = [f"[dim]# {why}[/dim]\n\n{command}" for command, why in lines]
-    return "\n\n".join(["[bold]Examples[/bold]", *shown])
+def command(*examples: tuple[str, str]) -> Callable[[Run], Run]:
+    """Make a function a command whose help ends with what people type, and why."""
+    shown = [f"[dim]# {why}[/dim]\n\n{line}" for line, why in examples]
+    epilog = "\n\n".join(["[bold]Examples[/bold]", *shown])
+    return lambda run: app.command(epilog=epilog)(_errors_in_words()(run))
+
+
+def refused(message: str) -> typer.Exit:
+    """Say what is wrong; return the end of the command."""
+    typer.echo(message, err=True)
+    return typer.Exit(REFUSED)
 
 
 def read_overrides(texts: Sequence[str] | None) -> dict[str, "Scalar"]:
@@ -59,11 +67,11 @@ def read_overrides(texts: Sequence[str] | None) -> dict[str, "Scalar"]:
 
 
 @contextmanager
-def errors_in_words() -> Iterator[None]:
+def _errors_in_words() -> Iterator[None]:
     """End with the message of an error that the user can do something about."""
     try:
         yield
-    except typer.Exit:
+    except (typer.Exit, BrokenPipeError):
         raise
     except Exception as error:
         # Imported only now: some of these bring torch along, and help must be quick.
@@ -76,8 +84,7 @@ def errors_in_words() -> Iterator[None]:
 
         words = ConfigError | TaskError | RunFolderError | CheckpointError | SweepError
         if isinstance(error, words):
-            print(error, file=sys.stderr)
-            raise typer.Exit(REFUSED) from None
+            raise refused(str(error)) from None
         if isinstance(error, RunFailed):
             print(f"The run failed: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
@@ -99,9 +106,6 @@ def run_folder(run: str, runs: Path) -> Path:
     for place in (Path(run), runs / run):
         if place.is_dir():
             return place
-    raise RunFolderError(f"{run!r} is not the folder of a run{_names(runs)}")
-
-
-def _names(runs: Path) -> str:
-    known: Sequence[str] = sorted(path.parent.name for path in runs.glob("*/events.jsonl"))
-    return f"; {runs}/ has {', '.join(known[-5:])}" if known else ""
+    known = sorted(path.parent.name for path in runs.glob("*/events.jsonl"))
+    names = f"; {runs}/ has {', '.join(known[-5:])}" if known else ""
+    raise RunFolderError(f"{run!r} is not the folder of a run{names}")

@@ -1,45 +1,27 @@
 """``forager predict``: what the model of a run says about new data."""
 
-import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from .options import (
-    REFUSED,
-    BestOption,
-    RunsOption,
-    TrustOption,
-    app,
-    errors_in_words,
-    examples,
-    run_folder,
-)
+from .options import BestOption, RunsOption, TrustOption, command, refused, run_folder
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
 
 
-@app.command(
-    epilog=examples(
-        ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
-        ("forager predict runs/mine new.npz --best --out answers.npz", "by the best round's model"),
-        ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
-    )
+@command(
+    ("forager predict latest new.npz", "with the newest run; new.npz holds x"),
+    ("forager predict runs/mine new.npz --best --out answers.npz", "by the best round's model"),
+    ("forager predict runs/mine new.npz --client clinic-05", "the model of its cohort"),
 )
 def predict(
-    run: Annotated[str, typer.Argument(help="A run's folder, or latest.")],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="An .npz file with x (or x_test); with y (or y_test), metrics are printed."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="An .npz file to write predictions and scores to.")
-    ] = None,
-    client: Annotated[str, typer.Option(help="Use the model of this client's cohort.")] = "",
-    cohort: Annotated[str, typer.Option(help="A cohort with its own model.")] = "",
+    run: str = Argument(..., help="A run's folder, or latest."),
+    data: Path = Argument(
+        ..., help="An .npz file with x (or x_test); with y (or y_test), metrics are printed."
+    ),
+    out: Path | None = Option(None, help="An .npz file to write predictions and scores to."),
+    client: str = Option("", help="Use the model of this client's cohort."),
+    cohort: str = Option("", help="A cohort with its own model."),
     best: BestOption = False,
     runs: RunsOption = Path("runs"),
     trust: TrustOption = False,
@@ -59,38 +41,30 @@ def predict(
         with np.load(data) as file:
             arrays = dict(file)
     except FileNotFoundError:
-        print(f"{data}: there is no such file", file=sys.stderr)
-        raise typer.Exit(REFUSED) from None
+        raise refused(f"{data}: there is no such file") from None
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        print(f"{data}: not an .npz file that can be read: {error}", file=sys.stderr)
-        raise typer.Exit(REFUSED) from None
+        raise refused(f"{data}: not an .npz file that can be read: {error}") from None
     name = next((name for name in _NAMES if name in arrays), "")
     if not name:
-        print(f"{data}: has {', '.join(arrays)}, but not x with the inputs", file=sys.stderr)
-        raise typer.Exit(REFUSED)
-    with errors_in_words():
-        folder = run_folder(run, runs)
-        if trust or app_settings():
-            find_own_modules()
-        task = models.task_of_run(folder, trust=trust)
-        problem = task.problem if task else Classification()
-        inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
-        if client:
-            cohort = models.cohort_of(folder, client)
-            print(
-                f"client {client}: {f'model of cohort {cohort}' if cohort else 'the global model'}"
-            )
-        elif not cohort and models.cohorts_with_models(folder):
-            named = ", ".join(models.cohorts_with_models(folder))
-            print(f"This is the global model; cohorts {named} have their own (--client, --cohort).")
-        if models.is_tuned(folder):
-            print(
-                "Clients tune this model on their own data before use; this is the model as sent."
-            )
-        model = models.load_model(folder, inputs.shape[1:], cohort=cohort, best=best, trust=trust)
-        answers = models.predict(model, inputs, problem)
-        targets = arrays.get(name.replace("x", "y"))
-        found = {} if targets is None else models.scored(model, inputs, targets, task)
+        raise refused(f"{data}: has {', '.join(arrays)}, but not x with the inputs")
+    folder = run_folder(run, runs)
+    if trust or app_settings():
+        find_own_modules()
+    task = models.task_of_run(folder, trust=trust)
+    problem = task.problem if task else Classification()
+    inputs = models.model_inputs(arrays[name], str(data), tokens=problem.tokens)
+    if client:
+        cohort = models.cohort_of(folder, client)
+        print(f"client {client}: {f'model of cohort {cohort}' if cohort else 'the global model'}")
+    elif not cohort and models.cohorts_with_models(folder):
+        named = ", ".join(models.cohorts_with_models(folder))
+        print(f"This is the global model; cohorts {named} have their own (--client, --cohort).")
+    if models.is_tuned(folder):
+        print("Clients tune this model on their own data before use; this is the model as sent.")
+    model = models.load_model(folder, inputs.shape[1:], cohort=cohort, best=best, trust=trust)
+    answers = models.predict(model, inputs, problem)
+    targets = arrays.get(name.replace("x", "y"))
+    found = {} if targets is None else models.scored(model, inputs, targets, task)
     if problem.has_classes:
         counts = models.class_counts(answers[0])
         print(f"{len(inputs)} samples; predicted, by class: {counts}")

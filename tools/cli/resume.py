@@ -1,38 +1,32 @@
 """``forager resume``: continue a run that was stopped."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from .options import (
     RunArgument,
     RunConfigOption,
     RunsOption,
     TrustOption,
-    app,
-    errors_in_words,
-    examples,
+    command,
     read_overrides,
     run_folder,
 )
-from .run import start
+from .run import trained
 
 
-@app.command(
-    epilog=examples(
-        ("forager resume", "the newest run in runs/, from its last checkpoint"),
-        ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
-    )
+@command(
+    ("forager resume", "the newest run in runs/, from its last checkpoint"),
+    ("forager resume runs/mine -c num-server-rounds=50", "and make it longer"),
 )
 def resume(
     run: RunArgument = "latest",
     run_config: RunConfigOption = None,
     runs: RunsOption = Path("runs"),
-    local: Annotated[
-        bool,
-        typer.Option("--local", help="Continue in this process, even if Flower simulated the run."),
-    ] = False,
+    local: bool = Option(
+        False, "--local", help="Continue in this process, even if Flower simulated the run."
+    ),
     trust: TrustOption = False,
 ) -> None:
     """Continue a run from its last checkpoint, with the same settings.
@@ -46,24 +40,23 @@ def resume(
     from ..report.formatting import run_command
     from ..trust import check_trusted
 
-    with errors_in_words():
-        folder = run_folder(run, runs)
-        if not any(folder.glob("checkpoints/*.safetensors")):
-            raise ConfigError(
-                f"{folder} has no checkpoint to resume from: it was stopped before its first round "
-                "ended, or checkpoint.every was 0. Start it again with forager run"
-            )
-        asked = read_overrides(run_config)
-        config = RunFolder(folder).read_config()
-        saved = config.get("overrides", {})
-        same = {key: value for key, value in saved.items() if key != "output-dir"}
-        if config.get(RUNS_ON) == DEVICES:
-            there = {**same, **asked, "resume-from": str(folder.resolve())}
-            raise ConfigError(
-                f"{folder} is a run on devices, and forager resume would simulate their clients. "
-                "To continue it there, with the name of its SuperLink:\n  "
-                + run_command(there, f"flwr run . {superlink_name()} --stream")
-            )
-        check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
-        here = local or config.get(RUNS_ON) == LOCAL
-        start({**same, **asked, "resume-from": str(folder)}, local=here)
+    folder = run_folder(run, runs)
+    if not any(folder.glob("checkpoints/*.safetensors")):
+        raise ConfigError(
+            f"{folder} has no checkpoint to resume from: it was stopped before its first round "
+            "ended, or checkpoint.every was 0. Start it again with forager run"
+        )
+    asked = read_overrides(run_config)
+    config = RunFolder(folder).read_config()
+    saved = config.get("overrides", {})
+    same = {key: value for key, value in saved.items() if key != "output-dir"}
+    if config.get(RUNS_ON) == DEVICES:
+        there = {**same, **asked, "resume-from": str(folder.resolve())}
+        raise ConfigError(
+            f"{folder} is a run on devices, and forager resume would simulate their clients. "
+            "To continue it there, with the name of its SuperLink:\n  "
+            + run_command(there, f"flwr run . {superlink_name()} --stream")
+        )
+    check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
+    here = local or config.get(RUNS_ON) == LOCAL
+    raise Exit(trained({**same, **asked, "resume-from": str(folder)}, local=here)[0])

@@ -3,35 +3,27 @@
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from ...core.config import Scalar
-from .options import RunConfigOption, app, errors_in_words, examples, read_overrides
+from .options import RunConfigOption, command, read_overrides
 
 OWN_DATA: dict[str, Scalar] = {"data.client-test-share": 0.2, "fraction-evaluate": 1.0}
 _INTERRUPTED = 130
 
 
-@app.command(
-    epilog=examples(
-        ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
-        ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
-        ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
-    )
+@command(
+    ("forager run -c \"strategy='cosage'\"", "by Flower's simulation"),
+    ('forager run --local -c "num-clients=1000 clients-per-round=100"', "in one process"),
+    ("forager run -c mine.toml -c seed=1", "keys from a file, one changed"),
 )
 def run(
     run_config: RunConfigOption = None,
-    local: Annotated[
-        bool, typer.Option("--local", help="Run in this process: starts at once, no Flower.")
-    ] = False,
-    cluster: Annotated[
-        str,
-        typer.Option(
-            envvar="RAY_ADDRESS", help="Let Flower simulate the clients on this Ray cluster."
-        ),
-    ] = "",
+    local: bool = Option(False, "--local", help="Run in this process: starts at once, no Flower."),
+    cluster: str = Option(
+        "", envvar="RAY_ADDRESS", help="Let Flower simulate the clients on this Ray cluster."
+    ),
 ) -> None:
     """Train once; print a summary and where the report is.
 
@@ -39,9 +31,8 @@ def run(
     """
     from ..flower.env import app_settings
 
-    with errors_in_words():
-        chosen = by_forager({**app_settings(), **read_overrides(run_config)})
-        start(judged_where_it_counts(chosen), local=local, cluster=cluster)
+    chosen = by_forager({**app_settings(), **read_overrides(run_config)})
+    raise Exit(trained(judged_where_it_counts(chosen), local=local, cluster=cluster)[0])
 
 
 def by_forager(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
@@ -73,16 +64,10 @@ def judged_where_it_counts(overrides: dict[str, Scalar]) -> dict[str, Scalar]:
         return overrides
     print(
         "Groups of clients may get their own models here. Clients hold out a fifth of their data to"
-    )
-    print(
-        "test them (data.client-test-share=0.0 fraction-evaluate=0.0 turns this off).", flush=True
+        "\ntest them (data.client-test-share=0.0 fraction-evaluate=0.0 turns this off).",
+        flush=True,
     )
     return {**overrides, **OWN_DATA}
-
-
-def start(overrides: dict[str, Scalar], *, local: bool, cluster: str = "") -> None:
-    """Train with these keys set, and end the command with the run's exit code."""
-    raise typer.Exit(trained(overrides, local=local, cluster=cluster)[0])
 
 
 def trained(
@@ -94,31 +79,22 @@ def trained(
     from ..trust import find_own_modules
 
     find_own_modules()
-    folder = None if local else app_folder()
-    if not local:
-        missing = _missing(folder)
-        if missing:
-            print(f"{missing}: running in this process instead (--local)", file=sys.stderr)
-            local = True
-    if local:
+    folder, missing = app_folder(), ""
+    if folder is None:
+        missing = "this folder is not a Forager app (forager init creates one)"
+    elif find_spec("ray") is None:
+        missing = "Ray is not installed (pip install 'forager-fl[simulation]')"
+    if missing and not local:
+        print(f"{missing}: running in this process instead (--local)", file=sys.stderr)
+    if folder is None or missing or local:
         return _in_this_process(overrides)
     from ...server_app.run_folder import new_name
     from ..flower.env import FLOWER_HOME, PROJECT
     from ..flower.run import launch
 
-    assert folder is not None
     home = FLOWER_HOME if folder == PROJECT else folder / ".flwr-home"
     planned = plan(overrides, folder, cluster)
     return launch(planned, home / "runs" / new_name(), folder), planned.folder
-
-
-def _missing(folder: Path | None) -> str:
-    """Return what Flower's simulation lacks here."""
-    if folder is None:
-        return "this folder is not a Forager app (forager init creates one)"
-    if find_spec("ray") is None:
-        return "Ray is not installed (pip install 'forager-fl[simulation]')"
-    return ""
 
 
 def _in_this_process(overrides: dict[str, Scalar]) -> tuple[int, Path]:

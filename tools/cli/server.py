@@ -1,34 +1,28 @@
 """``forager server``: a SuperLink with safe defaults."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option
 
-from .options import app, errors_in_words, examples
+from .options import command
 
 
-@app.command(
-    epilog=examples(
-        ("forager server --name fl.example.org", "in the folder that is to hold runs/"),
-        ("forager server --insecure", "a trial on one machine"),
-    )
+@command(
+    ("forager server --name fl.example.org", "in the folder that is to hold runs/"),
+    ("forager server --insecure", "a trial on one machine"),
 )
 def server(
-    name: Annotated[
-        list[str] | None,
-        typer.Option(help="Name or address that devices dial; repeatable."),
-    ] = None,
-    port: Annotated[int, typer.Option(help="Port that devices connect to.")] = 9092,
-    control_port: Annotated[
-        int, typer.Option(help="Port on loopback that takes commands, such as flwr run.")
-    ] = 8000,
-    state_dir: Annotated[Path, typer.Option(help="Its keys, certificates and database.")] = Path(
-        "~/.forager/server"
+    name: list[str] | None = Option(None, help="Name or address that devices dial; repeatable."),
+    port: int = Option(9092, help="Port that devices connect to."),
+    control_port: int = Option(
+        8000, help="Port on loopback that takes commands, such as flwr run."
     ),
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Without TLS and keys, for devices on this machine.")
-    ] = False,
+    state_dir: Path = Option(
+        Path("~/.forager/server"), help="Its keys, certificates and database."
+    ),
+    insecure: bool = Option(
+        False, "--insecure", help="Without TLS and keys, for devices on this machine."
+    ),
 ) -> None:
     """Run a Flower SuperLink: TLS, registered devices only, commands from this machine only.
 
@@ -36,6 +30,5 @@ def server(
     """
     from ..flower.server import Server
 
-    with errors_in_words():
-        chosen = Server(tuple(name or ()), port, control_port, state_dir.expanduser(), insecure)
-        chosen.run()
+    chosen = Server(tuple(name or ()), port, control_port, state_dir.expanduser(), insecure)
+    chosen.run()

@@ -31,15 +31,9 @@ RUNNER = "forager.tools.experiments.arena:run_rule"
 BASELINE = "random"
 ROUNDS = 40
 COMMON: dict[str, Scalar] = {
-    **{
-        "task": "digits",
-        "strategy": "fedavg",
-        "num-clients": 50,
-        "clients-per-round": 5,
-        "local-epochs": 2,
-    },
-    **{"num-server-rounds": ROUNDS, "evaluate-every": 2, "devices.slow": True, "report": False},
-    **{"checkpoint.every": 0, "local.threads": 1, "learning-rate": 0.05},
+    **{"task": "digits", "strategy": "fedavg", "num-clients": 50, "clients-per-round": 5},
+    **{"local-epochs": 2, "num-server-rounds": ROUNDS, "evaluate-every": 2, "devices.slow": True},
+    **{"report": False, "checkpoint.every": 0, "local.threads": 1, "learning-rate": 0.05},
     **{LIMIT_KIND: "rounds", LIMIT_AMOUNT: ROUNDS},
 }
 DATA: dict[str, dict[str, Scalar]] = {

@@ -53,24 +53,17 @@ def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar
             yield f"{prefix}{key}", value
 
 
-def app_folder(place: Path | None = None) -> Path | None:
+def app_folder() -> Path | None:
     """Return the folder that Flower packs: the current one if it holds the app, else the checkout.
 
     None where the package was installed from a wheel: the local engine needs no such folder.
-
-    >>> app_folder() == PROJECT
-    True
     """
-    folders = (place or Path.cwd(), PROJECT)
+    folders = (Path.cwd(), PROJECT)
     return next((folder for folder in folders if run_config(folder) is not None), None)
 
 
 def app_settings() -> dict[str, Scalar]:
-    """Return what the app in the current folder sets otherwise than by default.
-
-    >>> app_settings()
-    {}
-    """
+    """Return what the app in the current folder sets otherwise than by default."""
     usual = default_config()
     return {k: v for k, v in (run_config(Path.cwd()) or {}).items() if usual.get(k) != v}
 
@@ -88,8 +81,7 @@ def superlink_name(home: Path | None = None) -> str:
 
 def command_name() -> str:
     """Return how the user of this terminal types the command ``forager``."""
-    unactivated = sys.prefix not in (sys.base_prefix, os.environ.get("VIRTUAL_ENV"))
-    if not unactivated:
+    if sys.prefix in (sys.base_prefix, os.environ.get("VIRTUAL_ENV")):
         return "forager"
     program, here = PROGRAMS / "forager", Path.cwd()
     if not program.exists():
@@ -97,29 +89,21 @@ def command_name() -> str:
     return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 
-def local_ports(project: Path) -> tuple[int, int]:
-    """Return the ports of a project's own local SuperLink, the same for every call.
-
-    They lie below the range from which systems give out ports by themselves.
-
-    >>> local_ports(Path("/home/me/forager")) == local_ports(Path("/home/me/forager"))
-    True
-    >>> local_ports(Path("/home/me/forager")) == local_ports(Path("/home/you/forager"))
-    False
-    """
-    first = 20000 + 2 * (zlib.crc32(str(project).encode()) % 6000)
-    return first, first + 1
-
-
 def defaults(project: Path) -> dict[str, str]:
-    """Return the settings for Flower's command line in a project."""
-    http, control = local_ports(project)
+    """Return the settings for Flower's command line in a project.
+
+    >>> ports = [defaults(Path(p))["FLWR_LOCAL_CONTROL_API_PORT"] for p in ("/me", "/me", "/you")]
+    >>> ports[0] == ports[1] != ports[2]
+    True
+    """
+    # Below the range from which systems give out ports by themselves
+    port = 20000 + 2 * (zlib.crc32(str(project).encode()) % 6000)
     return {
         **PRIVATE,
         **FOREGROUND,
         "FLWR_HOME": str(project / ".flwr-home"),
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(http),
-        "FLWR_LOCAL_CONTROL_API_PORT": str(control),
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(port + 1),
     }
 
 

@@ -15,6 +15,7 @@ from ...core.config import ConfigError
 from ...docker.credentials import device_key
 from .env import PROJECT, environment
 
+_ADDRESS = re.compile(r".+:\d+")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _PART = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 _PAUSE = 15.0  # seconds before a SuperNode that ended is started again
@@ -35,12 +36,7 @@ class Device:
     insecure: bool = False
 
     def prepare(self, ca: Path | None = None) -> None:
-        """Check all that is given; make the device's key, once, with the server's ca.crt beside it.
-
-        >>> Device("fl.example.org", "camera-7", Path("/nowhere")).prepare()
-        Traceback (most recent call last):
-        forager...ConfigError: camera-7: SERVER = 'fl.example.org' is not HOST:PORT, such as ...
-        """
+        """Check all that is given; make the device's key, once, and put ca.crt beside it."""
         problem = self._problem(ca)
         if problem:
             raise ConfigError(f"{self.name}: {problem}")
@@ -59,8 +55,7 @@ class Device:
             )
 
     def _problem(self, ca: Path | None) -> str:
-        host, _, port = self.server.rpartition(":")
-        if not host or not port.isdecimal():
+        if not _ADDRESS.fullmatch(self.server):
             return f"SERVER = {self.server!r} is not HOST:PORT, such as fl.example.org:9092"
         if not _NAME.fullmatch(self.name):
             return "--name: letters, digits and -_. only, at most 64"
@@ -68,10 +63,8 @@ class Device:
             return "give its samples by --data, or a part of the task's data by --partition 1/3"
         if self.data is not None and not self.data.is_file():
             return f"--data {self.data}: there is no such file"
-        part = self.partition.split("/")
-        if self.partition and not (
-            _PART.fullmatch(self.partition) and int(part[0]) <= int(part[1])
-        ):
+        part = _PART.fullmatch(self.partition)
+        if self.partition and not (part and int(part[1]) <= int(part[2])):
             return f"--partition {self.partition!r}: expected is a part and their number, as 2/3"
         if ca is not None and (self.insecure or not ca.is_file()):
             return f"--ca {ca}: {'is not for --insecure' if self.insecure else 'no such file'}"

@@ -26,15 +26,7 @@ _TABLES = re.compile(r"^\[tool\.flwr\.app\.config[^\n]*\n(?:(?!\[)[^\n]*(?:\n|$)
 
 
 def own_code(config: Mapping[str, object], app: Path) -> list[str]:
-    """Return the patterns of modules beside an app's ``pyproject.toml`` that a run config names.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as app:
-    ...     Path(app, "mine.py").touch()
-    ...     _ = Path(app, "pyproject.toml").write_text(_LIST)
-    ...     own_code({"task": "mine:Task", "model": "installed:build"}, Path(app))
-    ['/mine.py']
-    """
+    """Return the patterns of modules beside an app's ``pyproject.toml`` that a run config names."""
     if _LIST not in (app / "pyproject.toml").read_text(encoding="utf-8"):
         return []  # Flower packs all there is
     names = dict.fromkeys(module.partition(".")[0] for module in own_modules(config))
@@ -62,7 +54,7 @@ def copy_to_pack(
     for where, folders, files in os.walk(app):
         here = Path(where)
         folders[:] = [name for name in folders if _is_source(here / name)]
-        for file in (here / name for name in files if _is_packed(name)):
+        for file in (here / name for name in files if name.endswith(_KINDS) or name in _ALSO):
             if not file.is_symlink() and file.stat().st_size <= _LARGEST:
                 copy = place / file.relative_to(app)
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -80,10 +72,5 @@ def copy_to_pack(
 
 
 def _is_source(folder: Path) -> bool:
-    name = folder.name
-    environment = (folder / "pyvenv.cfg").exists()
-    return not (name.startswith(".") or name in _LEFT_OUT or environment)
-
-
-def _is_packed(name: str) -> bool:
-    return name.endswith(_KINDS) or name in _ALSO
+    hidden = folder.name.startswith(".") or folder.name in _LEFT_OUT
+    return not hidden and not (folder / "pyvenv.cfg").exists()

@@ -62,23 +62,17 @@ class Program:
         return self.process.poll() is None
 
     def family(self) -> list[Process]:
-        """Return what runs of the program and of all that it started.
-
-        Flower gives some of its children a process group of their own; these groups are remembered,
-        because nothing else shows whose children they are once their parent has ended.
-        """
+        """Return what runs of the program and of all that it started."""
         return family(self.process.pid, self._groups)
 
     def wait_for(self, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until it is ready; raise :class:`ProgramError` if it ends or takes too long."""
         deadline = time.monotonic() + seconds
         while not ready():
-            if not self.alive:
-                raise ProgramError(f"{self.name} ended before it was ready:\n{self.last_words()}")
-            if time.monotonic() > deadline:
-                raise ProgramError(
-                    f"{self.name} was not ready in {seconds:g} s:\n{self.last_words()}"
-                )
+            if not self.alive or time.monotonic() > deadline:
+                late = f"was not ready in {seconds:g} s"
+                what = late if self.alive else "ended before it was ready"
+                raise ProgramError(f"{self.name} {what}:\n{self.last_words()}")
             time.sleep(0.1)
         self.family()
 
@@ -109,7 +103,10 @@ class Program:
 
 
 def family(pid: int, groups: set[int]) -> list[Process]:
-    """Return what runs of a program and of all that it started."""
+    """Return what runs of a program and of all that it started; remember its process groups.
+
+    Nothing else shows whose children processes are once their parent has ended.
+    """
     table = [process for process in process_table() if process.state != "Z"]
     mine, size = {pid}, 0
     while len(mine) > size:
@@ -143,12 +140,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def process_table() -> list[Process]:
-    """Return all processes of this machine, zombies (Z) included.
-
-    >>> import os
-    >>> [p.parent == os.getppid() for p in process_table() if p.pid == os.getpid()]
-    [True]
-    """
+    """Return all processes of this machine, zombies (Z) included."""
     if sys.platform == "linux":  # small images have no ps
         return list(_read_proc())
     lines = subprocess.run(

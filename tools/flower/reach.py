@@ -11,6 +11,7 @@ import ssl
 import time
 from email.parser import Parser
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,24 +38,27 @@ class Answer(NamedTuple):
     ahead: float | None = None
 
 
+_NOTHING = Answer("", "", takes_nodes=False)
+
+
 def server_finding(address: str, authority: Path | None = None) -> Finding:
     """Return whether a SuperNode of the Flower that is installed here can talk to a server."""
-    here = flower_version()
+    here, bad = flower_version(), partial(Finding, "server", "bad")
     ours = nodes_speak(here)
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        return Finding("server", "bad", f"{address!r} is not HOST:PORT", "such as 10.0.0.5:9092")
+        return bad(f"{address!r} is not HOST:PORT", "such as 10.0.0.5:9092")
     try:
         answer = ask(host, int(port), authority)
     except ssl.SSLError as error:
         advice = "use the server's own ca.crt, and a name that its certificate has"
-        return Finding("server", "bad", f"{address}: {error}", advice)
+        return bad(f"{address}: {error}", advice)
     except OSError as error:
         advice = "is the server up, its port open in the firewall, the address right?"
-        return Finding("server", "bad", f"{address} cannot be reached: {error}", advice)
+        return bad(f"{address} cannot be reached: {error}", advice)
     if not answer.speaks:
         advice = _TLS_IS_NEEDED if authority is None else "is this the port of a SuperLink?"
-        return Finding("server", "bad", f"{address} does not answer like a SuperLink", advice)
+        return bad(f"{address} does not answer like a SuperLink", advice)
     grpc = answer.speaks == "gRPC"
     unknown = "as SuperLinks up to 1.39 do" if grpc else "behind a proxy for devices"
     they = f"it has flwr {answer.flower}" if answer.flower else unknown
@@ -63,10 +67,10 @@ def server_finding(address: str, authority: Path | None = None) -> Finding:
         found += f"; the clock here is {answer.ahead:+.0f} s from the server's"
         if not -_BEHIND < answer.ahead < _AHEAD:
             advice = f"{_AHEAD:g} s ahead or {_BEHIND:g} s behind is refused: set it, best by NTP"
-            return Finding("server", "bad", found, advice)
+            return bad(found, advice)
     if answer.takes_nodes and answer.speaks == ours:
         return Finding("server", "ok", found)
-    return Finding("server", "bad", f"{found}, and speak {ours}", _advice(answer, here))
+    return bad(f"{found}, and speak {ours}", _advice(answer, here))
 
 
 def _advice(answer: Answer, here: str) -> str:
@@ -106,7 +110,7 @@ def _read(connection: socket.socket, host: str) -> Answer:
         try:
             more = connection.recv(1 << 16)
         except TimeoutError:
-            break
+            more = b""
         if not more:
             break
         received += more
@@ -114,20 +118,12 @@ def _read(connection: socket.socket, host: str) -> Answer:
 
 
 def understood(received: bytes) -> Answer:
-    r"""Return what an answer says.
-
-    >>> understood(b"\x00\x00\x1e\x04\x00\x00\x00\x00\x00")
-    Answer(speaks='gRPC', flower='', takes_nodes=True, ahead=None)
-    >>> understood(b'HTTP/1.1 200 OK\r\n\r\n{"info": {"version": "1.42.0"}, "paths": {}}')
-    Answer(speaks='HTTP', flower='1.42.0', takes_nodes=False, ahead=None)
-    >>> understood(b"220 mail.example.org ESMTP")
-    Answer(speaks='', flower='', takes_nodes=False, ahead=None)
-    """
+    """Return what an answer says."""
     if _is_settings(received):
         return Answer("gRPC", "", takes_nodes=True)
     head, _, body = received.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/"):
-        return Answer("", "", takes_nodes=False)
+        return _NOTHING
     ahead = _ahead(head.decode("latin-1"))
     if head.split()[1] == b"403" and b"nginx" in head:
         return Answer("HTTP", "", takes_nodes=True, ahead=ahead)  # docker/nginx.conf
@@ -135,10 +131,9 @@ def understood(received: bytes) -> Answer:
         interface = json.loads(body)
         flower, paths = str(interface["info"]["version"]), interface["paths"]
     except (ValueError, KeyError, TypeError):
-        return Answer("", "", takes_nodes=False)  # another web server
-    if not re.fullmatch(r"\d+\.\d+[\w.]*", flower):
-        return Answer("", "", takes_nodes=False)
-    return Answer("HTTP", flower, any("/fleet/" in path for path in paths), ahead)
+        return _NOTHING  # another web server
+    known = re.fullmatch(r"\d+\.\d+[\w.]*", flower)
+    return Answer("HTTP", flower, any("/fleet/" in p for p in paths), ahead) if known else _NOTHING
 
 
 def _ahead(head: str) -> float | None:

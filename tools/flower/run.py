@@ -39,15 +39,7 @@ _SITUATION = (
     *("clients-per-round", "local-epochs", "local-steps", "batch-size", "learning-rate"),
     *("momentum", "weight-decay"),
 )
-_SITUATION_SECTIONS = (
-    "data.",
-    "split.",
-    "groups.",
-    "corruption.",
-    "net.",
-    "optimiser.",
-    "devices.",
-)
+_SECTIONS = ("data.", "split.", "groups.", "corruption.", "net.", "optimiser.", "devices.")
 _WIDEST = 60  # characters of a command that others are aligned with
 _START_SECONDS = 180.0  # machines may be slow or busy
 
@@ -73,22 +65,15 @@ def simulation(home: Path, run: Path, cluster: str = "") -> Iterator[FlowerCli]:
         # Flower's simulation imports client code from where its SuperLink was started: nowhere.
         empty = Path(scratch, "empty")
         empty.mkdir()
-        with _superlink(env, empty, home / "superlink.log", run) as port:
+        port, command = free_port(), [str(PROGRAMS / "flower-superlink"), "--insecure"]
+        command += ["--simulation", "--host=127.0.0.1", f"--port={port}"]
+        command += ["--disable-runtime-dependency-installation"]
+        with (
+            Program(command, env=env, cwd=empty, log=home / "superlink.log") as superlink,
+            guarded(superlink.process.pid, Path(scratch), run),
+        ):
+            superlink.wait_for(lambda: answers(port), _START_SECONDS)
             yield FlowerCli(port, env)
-
-
-@contextmanager
-def _superlink(env: dict[str, str], cwd: Path, log: Path, run: Path) -> Iterator[int]:
-    port = free_port()
-    command = [str(PROGRAMS / "flower-superlink"), "--insecure", "--simulation"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    command += ["--disable-runtime-dependency-installation"]
-    with (
-        Program(command, env=env, cwd=cwd, log=log) as superlink,
-        guarded(superlink.process.pid, cwd.parent, run),
-    ):
-        superlink.wait_for(lambda: answers(port), _START_SECONDS)
-        yield port
 
 
 def show_progress(lines: Iterable[str], log: Path) -> None:
@@ -223,7 +208,7 @@ def describes_the_situation(key: str) -> bool:
     [True, False, False]
     """
     shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own
-    return key not in shares and (key in _SITUATION or key.startswith(_SITUATION_SECTIONS))
+    return key not in shares and (key in _SITUATION or key.startswith(_SECTIONS))
 
 
 def _reason(status: RunStatus, log: Path) -> str:

@@ -71,7 +71,7 @@ def test_the_command_prints_it_and_adds_it_to_events_and_report_once(
     for name, score in found.scores.items():
         assert f"{name}: {score:.3f}" in printed
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "<h2>Donors</h2>" in page
+    assert "<summary>Donors: who could help whom</summary>" in page
     assert "tau, labels" in page
     events = (tmp_path / "run" / "events.jsonl").read_text().splitlines()
     assert sum('"alignment"' in line for line in events) == 1

@@ -78,7 +78,8 @@ PAIRS: dict[str, Strategy] = {
 
 
 def test_every_aggregator_is_compared() -> None:
-    assert sorted(PAIRS) == sorted(methods("aggregator"))
+    ours = {"clipped-mean", "fltrust"}  # see test_trusting_means.py
+    assert PAIRS.keys() | ours == methods("aggregator").keys()
 
 
 @pytest.mark.parametrize("aggregator", PAIRS)

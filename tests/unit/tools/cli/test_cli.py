@@ -108,7 +108,7 @@ def test_keys_and_methods_say_what_can_be_set(capsys: pytest.CaptureFixture[str]
     assert said.count("cosage.silent-ratio =") == said.count("top-k.density =") == 1
     assert main(["methods"]) == 0
     said = capsys.readouterr().out
-    assert "client-selector: who trains" in said
+    assert "client-selector: which clients train" in said
     assert "cosage" in said
 
 
