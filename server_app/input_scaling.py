@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -116,13 +115,6 @@ class Moments:
     spread: Numbers
 
 
-class Implausible(NamedTuple):
-    """Why a client's report is set aside."""
-
-    client: int
-    reason: str
-
-
 def ask_for_scaling(
     federation: Federation, grid: Grid, *, width: int, seed: int, weight_factor: float
 ) -> tuple[Scaling | None, int]:
@@ -141,7 +133,7 @@ def ask_for_scaling(
     if len(told) < FEWEST_TO_SCALE:
         return None, len(told)
     kept, implausible = plausible(told)
-    for client, reason in implausible:
+    for client, reason in implausible.items():
         federation.set_aside(0, client, reason)
     if not kept:
         return None, 0
@@ -156,22 +148,18 @@ def read_moments(row: Row, width: int) -> Moments:
     return Moments(told.count, np.asarray(told.mean), np.asarray(told.spread))
 
 
-def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:
+def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], dict[int, str]]:
     """Return the reports that fit together, and those far from all others with the reason."""
     middle, usual = _usual(list(told.values()))
-    kept, implausible = {}, []
+    kept, implausible = {}, {}
     for client, report in told.items():
         far = _deviation(report, middle) > _FAR * usual
         if far.any():
             feature = int(np.argmax(far))
-            implausible.append(
-                Implausible(
-                    client,
-                    f"inputs unlike those of other clients: feature {feature} has mean "
-                    f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
-                    f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. "
-                    "Is it in another unit?",
-                )
+            implausible[client] = (
+                f"inputs unlike those of other clients: feature {feature} has mean "
+                f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
+                f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. Is it in another unit?"
             )
         else:
             kept[client] = report

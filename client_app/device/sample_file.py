@@ -153,9 +153,8 @@ class SampleFile:
 
     def _sound(self, file: sqlite3.Connection) -> StoredContent:
         """Return all that is in a file that is as it was written, and can be written to."""
-        file.execute(
-            "DELETE FROM samples WHERE 0"
-        )  # has no effect, but is refused where it would have one
+        # Has no effect, but is refused where it would have one
+        file.execute("DELETE FROM samples WHERE 0")
         (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != b"ok":
             raise _Damaged(" ".join(verdict.decode(errors="replace").split()))

@@ -6,7 +6,7 @@ the rest is trained.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -115,10 +115,6 @@ def _frozen_names(model: nn.Module) -> tuple[str, ...]:
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
     for path, module in model.named_modules():
         if module in _frozen_modules(model):
-            frozen |= set(_buffers(path, module))
+            prefix = f"{path}." if path else ""
+            frozen |= {prefix + name for name, _ in module.named_buffers()}
     return tuple(name for name in state if name in frozen)
-
-
-def _buffers(path: str, module: nn.Module) -> Iterator[str]:
-    prefix = f"{path}." if path else ""
-    return (prefix + name for name, _ in module.named_buffers())

@@ -42,7 +42,10 @@ def encode_change(
 
     None for other names, types or shapes, changed integers, floats not of single precision.
     """
-    if not _comparable(before, after):
+    if not _alike(before, after) or not all(
+        new.dtype == np.float32 or (new.dtype.kind != "f" and np.array_equal(before[name], new))
+        for name, new in after.items()
+    ):
         return None
     old, new = flat_floats(before), flat_floats(after)
     positions = np.flatnonzero(old.view(np.int32) != new.view(np.int32))
@@ -64,13 +67,6 @@ def encode_shortest(
 def _alike(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> bool:
     kinds = [[(n, a.dtype, a.shape) for n, a in arrays.items()] for arrays in (before, after)]
     return kinds[0] == kinds[1]
-
-
-def _comparable(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> bool:
-    return _alike(before, after) and all(
-        new.dtype == np.float32 or (new.dtype.kind != "f" and np.array_equal(before[name], new))
-        for name, new in after.items()
-    )
 
 
 def apply_change(before: Mapping[str, NDArray[Any]], change: Any) -> Arrays:

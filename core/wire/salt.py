@@ -49,14 +49,9 @@ def is_salted(message: Message) -> bool:
 def unsalted(message: Message) -> Message:
     """Return a message without what :func:`salted` has added, itself changed in place."""
     if is_salted(message):
-        message.content = filled(
-            RecordDict,
-            {
-                name: _without_salt(record)
-                for name, record in entries(message.content).items()
-                if name != SALT
-            },
-        )
+        records = entries(message.content).items()
+        own = {name: _without_salt(record) for name, record in records if name != SALT}
+        message.content = filled(RecordDict, own)
     return message
 
 
