@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _FEWEST = 5  # clients whose times must be known
-_SPREAD = 1.4826
+_SPREAD, _DEVIATIONS = 1.4826, 3.0  # k
+_LEAST = 1.0  # second
 
 
-def learned_deadline(
-    seconds: ArrayLike, most: float, *, least: float = 1.0, deviations: float = 3.0
-) -> float:
+def learned_deadline(seconds: ArrayLike, most: float) -> float:
     """Return how long to wait, to the millisecond; ``most`` while few are known.
 
     >>> learned_deadline([4.0, 5.0, 5.0, 6.0, 300.0], most=600.0)
@@ -35,5 +34,5 @@ def learned_deadline(
         return most
     middle = np.median(known)
     spread = _SPREAD * np.median(np.abs(known - middle))
-    wanted = round(max(middle + deviations * spread, 2 * middle), 3)
-    return float(np.clip(wanted, min(least, most), most))
+    wanted = round(max(middle + _DEVIATIONS * spread, 2 * middle), 3)
+    return float(np.clip(wanted, min(_LEAST, most), most))

@@ -76,11 +76,7 @@ def run(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, str]:
 
 
 def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]:
-    """Return a run that is ready to start, and its folder.
-
-    Everything that can be wrong with the config, the task or the output folder is found here,
-    before any client is asked for anything.
-    """
+    """Return a run that is ready to start, and its folder; what can be wrong is found here."""
     config = read_config(run_config)
     if is_simulation(grid):
         check_simulated(config)
@@ -100,7 +96,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation.scale = known_scale(config.flat())
     folder.take_lease()
     federation.run = _identity(folder, state)
-    federation.journal = EventLog(folder)
+    federation.journal = _journal(folder)
     federation.releases = Releases(folder.releases_path)
     plan = _plan(config, frozen_digest(model))
 
@@ -280,39 +276,29 @@ def _callbacks(
         on_clients=config.cohorts != "none" and config.fraction_evaluate > 0,
         frozen=frozen,
     )
-    callbacks: list[Callback] = [
+    examined, others = config.data_selector == "examined", OwnCallbacks(own, folder)
+    every, keep = config.checkpoint.every, config.checkpoint.keep
+    return [
         EarlyStopCallback(stop.patience, stop.target, metric),
         Progress(),
         best,
+        *([Budget(config[Diagnosis].bytes, config[Diagnosis].seconds)] if examined else []),
+        others,
+        Checkpoints(folder.checkpoints, every, keep, may_write=folder.check_lease),
+        Artifacts(folder, report=config.report, frozen=frozen),
+        others.at_the_end(),
     ]
-    if config.data_selector == "examined":
-        callbacks.append(Budget(config[Diagnosis].bytes, config[Diagnosis].seconds))
-    others = OwnCallbacks(own, folder)
-    callbacks.append(others)
-    callbacks.append(
-        Checkpoints(
-            folder.checkpoints,
-            config.checkpoint.every,
-            config.checkpoint.keep,
-            may_write=folder.check_lease,
-        )
-    )
-    callbacks.append(Artifacts(folder, report=config.report, frozen=frozen))
-    callbacks.append(others.at_the_end())
-    return callbacks
 
 
-class EventLog:
-    """A journal that writes to the run folder, each event with the seconds since the start."""
+def _journal(folder: RunFolder) -> Callable[[Event], None]:
+    """Return what writes events to the run folder, each with the seconds since the start."""
+    started = time.monotonic()
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._started = time.monotonic()
+    def write(event: Event) -> None:
+        seconds = round(time.monotonic() - started, 6)
+        folder.append_event({**event.to_dict(), "time": seconds})
 
-    def __call__(self, event: Event) -> None:
-        """Write one event down."""
-        seconds = round(time.monotonic() - self._started, 6)
-        self._folder.append_event({**event.to_dict(), "time": seconds})
+    return write
 
 
 @lru_cache(maxsize=100)

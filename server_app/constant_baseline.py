@@ -23,12 +23,7 @@ class _Always(nn.Module):
 
 
 def baseline(task: Task) -> Baseline | None:
-    """Return what a model reaches that always says the same; None where that means nothing.
-
-    >>> from ..core.tasks import TaskSpec, load_task
-    >>> baseline(load_task(TaskSpec(task="digits"))).what
-    'always class 1'
-    """
+    """Return what a model reaches that always says the same; None where that means nothing."""
     test = task.server_data().test
     if not isinstance(test, Split) or not len(test):
         return None
@@ -46,10 +41,7 @@ def baseline(task: Task) -> Baseline | None:
 
 
 def note_data(federation: Federation, task: Task, clients: int) -> list[str]:
-    """Write down what clients are called, and what of the data may mislead; return the latter.
-
-    Clients' own data are only known in simulation: on devices their number is 0.
-    """
+    """Note names of clients and what of the data may mislead; 0 clients where they are devices."""
     try:
         names, found = task.client_names(clients), task.findings(clients)
     except TaskError:  # so many clients cannot share the data: whoever opens a client's says so

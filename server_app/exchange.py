@@ -51,11 +51,7 @@ class Exchange:
     limit: float | None = None  # seconds that clients have, for training
 
     def reply_seconds(self) -> ReplySeconds | None:
-        """Return how long a reply took in the middle, and those of the slowest clients.
-
-        >>> Exchange("train", 3, took={"a": 1.0, "b": 2.0, "c": 9.0}).reply_seconds().median
-        2.0
-        """
+        """Return how long a reply took in the middle, and those of the slowest clients."""
         if not self.took:
             return None
         slowest = sorted(self.took, key=lambda client: -self.took[client])[:_SLOWEST]
@@ -177,10 +173,7 @@ class LateReplies:
         return came
 
     def take(self, table: Replies, server_round: int, largest: int) -> None:
-        """Learn how long a late reply took, and keep it for those who learn from what it says.
-
-        ``largest`` are the bytes of the largest message sent so far.
-        """
+        """Learn from a late reply; ``largest`` are the bytes of the largest message sent so far."""
         federation = self._federation
         assignment = federation.ledger.answered(table.asked[0])
         when = self._clock.now() if table.arrived is None else table.arrived

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -61,20 +60,13 @@ def check_scale(config: RunConfig, task: Task) -> None:
 
 
 def known_scale(config: Mapping[str, object]) -> str:
-    """Return the numbers that a flat config scales inputs by; empty if it has none.
-
-    >>> known_scale({"data.scale": "standard"})
-    ''
-    """
+    """Return the numbers that a flat config scales inputs by; empty if it has none."""
     scale = str(config.get("data.scale", NONE))
     return scale if scale.startswith(FOUND) else ""
 
 
 def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
-    """Ask clients until enough have answered; return the setting that says it in numbers.
-
-    RunFailed if too few answer for as long as the run waits for anything.
-    """
+    """Ask clients until enough answer, and return the setting; RunFailed if too few ever do."""
     started, hopeless, least = time.monotonic(), 0, config.round.min_replies
     _wait_for_clients(loop.grid)
     while True:
@@ -123,20 +115,12 @@ class Moments:
     spread: Numbers
 
 
-class Implausible(NamedTuple):
-    """Why a client's report is set aside."""
-
-    client: int
-    reason: str
-
-
 def ask_for_scaling(
     federation: Federation, grid: Grid, *, width: int, seed: int, weight_factor: float
 ) -> tuple[Scaling | None, int]:
     """Ask connected clients; return the scaling, None if too few reports fit, and how many do.
 
-    The seed decides whom to ask where there are very many. A client counts for at most
-    ``weight_factor`` times the usual number of samples; 0 for no limit.
+    A client counts for at most ``weight_factor`` times the usual number of samples; 0 for no limit.
     """
     nodes = federation.nodes(grid)
     if len(nodes) > _MOST_ASKED:
@@ -149,7 +133,7 @@ def ask_for_scaling(
     if len(told) < FEWEST_TO_SCALE:
         return None, len(told)
     kept, implausible = plausible(told)
-    for client, reason in implausible:
+    for client, reason in implausible.items():
         federation.set_aside(0, client, reason)
     if not kept:
         return None, 0
@@ -164,28 +148,18 @@ def read_moments(row: Row, width: int) -> Moments:
     return Moments(told.count, np.asarray(told.mean), np.asarray(told.spread))
 
 
-def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Implausible]]:
-    """Return the reports that fit together, and those far from all others with the reason.
-
-    >>> ten = {n: Moments(50, np.array([20.0]), np.array([5.0])) for n in range(10)}
-    >>> kept, others = plausible({**ten, 10: Moments(50, np.array([20e3]), np.array([5e3]))})
-    >>> len(kept), others[0].client, others[0].reason[:46]
-    (10, 10, 'inputs unlike those of other clients: feature ')
-    """
+def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], dict[int, str]]:
+    """Return the reports that fit together, and those far from all others with the reason."""
     middle, usual = _usual(list(told.values()))
-    kept, implausible = {}, []
+    kept, implausible = {}, {}
     for client, report in told.items():
         far = _deviation(report, middle) > _FAR * usual
         if far.any():
             feature = int(np.argmax(far))
-            implausible.append(
-                Implausible(
-                    client,
-                    f"inputs unlike those of other clients: feature {feature} has mean "
-                    f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
-                    f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. "
-                    "Is it in another unit?",
-                )
+            implausible[client] = (
+                f"inputs unlike those of other clients: feature {feature} has mean "
+                f"{report.mean[feature]:.3g} and spread {report.spread[feature]:.3g}, where "
+                f"{middle[feature]:.3g} and {usual[feature]:.3g} are usual. Is it in another unit?"
             )
         else:
             kept[client] = report
@@ -193,15 +167,7 @@ def plausible(told: Mapping[int, Moments]) -> tuple[dict[int, Moments], list[Imp
 
 
 def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Numbers, Numbers]:
-    """Return mean and spread of all data together.
-
-    >>> mean, spread = combined([
-    ...     Moments(2, np.array([1.0]), np.array([1.0])),  # 0 and 2
-    ...     Moments(2, np.array([5.0]), np.array([1.0])),  # 4 and 6
-    ... ])
-    >>> mean, spread.round(3)  # of 0, 2, 4, 6
-    (array([3.]), array([2.236]))
-    """
+    """Return mean and spread of all data together."""
     middle, usual = _usual(reports)
     most = _BOUND * usual
     counts = np.array([report.count for report in reports])
@@ -216,10 +182,7 @@ def combined(reports: list[Moments], weight_factor: float = 0.0) -> tuple[Number
 
 
 def _usual(reports: list[Moments]) -> tuple[Numbers, Numbers]:
-    """Return the median of the means, and how far samples usually are from it.
-
-    Where most clients see nothing of a feature, as with rare words, those who do decide.
-    """
+    """Return the median of the means, and how far samples usually are from it where any is seen."""
     middle = np.median([report.mean for report in reports], axis=0)
     deviations = np.array([_deviation(report, middle) for report in reports])
     seen = np.where(deviations > 0, deviations, np.nan)

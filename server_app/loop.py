@@ -44,8 +44,7 @@ Evaluate = Callable[[ArrayRecord], dict[str, float]]
 class Loop:
     """Rounds of federated learning.
 
-    ``evaluate`` returns what a model reaches on the server's test data: the metrics of the grid's
-    federation, and its "loss", by name. Callbacks are called in their order: those that remember
+    ``evaluate`` returns a model's metrics, and its "loss", by name. Callbacks that remember come
     before the one that saves. ``earlier`` returns a saved state from before a round, or None.
     ``prepare`` is called before anything else in a run that is not resumed; it may ask clients.
     """
@@ -175,8 +174,7 @@ class Loop:
     def _roll_back(self, reason: str) -> bool:
         """Go back to the state before the one that fails; False if there is none.
 
-        What was accepted in one round can ruin all later ones. If the same round fails
-        again after that, the fault is elsewhere.
+        If the same round fails again after that, the fault is elsewhere.
         """
         failed = self.round + 1
         if failed <= self._rolled_back_in:
@@ -245,10 +243,7 @@ class Loop:
             raise AllRefused(f"the new model cannot be evaluated: {reason}") from error
 
     def _hear_late(self, server_round: int) -> list[Replies]:
-        """Return replies of earlier rounds that have come since, if they are to be aggregated.
-
-        Otherwise the layers learn from them.
-        """
+        """Return late replies if they are to be aggregated; otherwise layers learn from them."""
         came = self.grid.late()
         if self.plan.late_counts:
             return came

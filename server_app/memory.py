@@ -16,11 +16,7 @@ _GB = 2**30
 
 
 def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
-    """Raise an error that says what a run would need, if there is less.
-
-    Methods say how many models they hold for every client, as measured; ``model_bytes`` are those
-    of the arrays that travel.
-    """
+    """Refuse a run that needs more memory than there is, by what its methods hold per client."""
     clients = len(list(grid.get_node_ids())) or config.num_clients
     count, share = config.participation()
     asked = max(1, min(count or round(share * clients), clients))

@@ -1,9 +1,7 @@
 """Pulling replies side by side, so that one that is slow or rubbish harms no other.
 
-A device announces its reply to the SuperLink, then sends the objects that it is made of. Flower's
-grid takes all that is announced and waits for the objects, one reply after the other, at least a
-second for each that is not complete, and three minutes for a device that died in between. What is
-made of the objects nobody has looked at: it may be no message at all, or one in another's name.
+Flower's grid takes all that is announced and waits for the objects, one reply after the other, and
+three minutes for a device that died in between. Nobody has looked at what is made of the objects.
 """
 
 import threading
@@ -27,10 +25,7 @@ Fetch = Callable[[], list[Message]]
 
 
 class SideBySide(GridWrapper):
-    """A grid that pulls replies in several threads.
-
-    A call waits for the first of its threads at most ``wait`` seconds.
-    """
+    """A grid that pulls in threads; a call waits for the first of them at most ``wait`` seconds."""
 
     def __init__(self, grid: Grid, wait: float = 0.2) -> None:
         super().__init__(grid)

@@ -1,9 +1,8 @@
 """Sending messages and waiting for replies: deadlines, accounting, a name for every failure.
 
 Flower's ``send_and_receive`` polls every three seconds in deployment, waits for the last client,
-and does not say whose reply is missing. This does, around any Grid. What is under way stands in the
-federation's ledger. Training replies that come after their round are taken in on the side, for what
-they teach; with a buffer, others than the first k stay open instead and count in a later round.
+and does not say whose reply is missing. Training replies that come after their round are taken in
+on the side; with a buffer, others than the first k stay open instead and count in a later round.
 """
 
 import math
@@ -38,10 +37,8 @@ _LEDGER = "ledger"  # in a checkpoint, beside the names of clients
 class Post(GridWrapper):
     """A grid that waits no longer than it must.
 
-    A message carries the deadline as its time to live, one of training twice that. The deadline of
-    training may be learned from the times of clients; it is then never longer. With a buffer,
-    as many training replies end a round, of its own messages or of earlier ones; clients that still
-    train are busy.
+    A message carries the deadline as its time to live, one of training twice that. With a buffer,
+    as many training replies end a round, of its own messages or of earlier ones.
     """
 
     def __init__(
@@ -78,11 +75,7 @@ class Post(GridWrapper):
         return ReplyStream(list(self.exchange(requests, deadline=timeout)))
 
     def ask(self, requests: Requests, timeout: float, quorum: float) -> Iterable[Message]:
-        """Send questions and return the answers that came in time.
-
-        Once a share of the clients, the quorum, has answered, the others are waited for only as
-        long again as that took.
-        """
+        """Return the answers in time; after a quorum, others are waited for only as long again."""
         return ReplyStream(list(self.exchange(requests, deadline=timeout, quorum=quorum)))
 
     def exchange(
@@ -93,10 +86,9 @@ class Post(GridWrapper):
         enough: int | None = None,
         quorum: float = 1.0,
     ) -> Iterator[Replies]:
-        """Yield replies with content as they arrive.
+        """Yield replies with content as they arrive; without requests, those that are open already.
 
-        Nothing is sent if only what is open already is waited for. After ``enough`` replies,
-        the others are not waited for; after a ``quorum``, a share of them, only as long again.
+        After ``enough``, others are not waited for; after a ``quorum``, only as long again.
         """
         buffered = self.buffer > 0 and (requests is None or requests.kind == "train")
         if requests is None and not buffered:
@@ -203,11 +195,7 @@ class Post(GridWrapper):
             yield from self._taken(Delivery.of(self.pull_messages([message_id])), waiting, exchange)
 
     def _taken(self, arrived: Delivery, waiting: set[str], exchange: Exchange) -> Iterator[Replies]:
-        """Yield the good rows; note the others under the client that the message went to.
-
-        A reply to a message that is not waited for any more is a late one; one that is replayed
-        answers nothing and is dropped.
-        """
+        """Yield good rows and note the others; late replies teach, replayed ones are dropped."""
         for error in arrived.errors:
             self._failed(error, waiting, exchange)
         for table in arrived.tables:
@@ -235,11 +223,7 @@ class Post(GridWrapper):
                     yield good
 
     def _is_forged(self, sender: int, nonce: str, assignment: Assignment) -> bool:
-        """Return whether another node answers than the one that was asked.
-
-        A node can put any name on its reply, but knows only the numbers of its own messages. Who
-        it is cannot be said then, so that nobody is blamed.
-        """
+        """Return whether another node answers than was asked; nobody can say who, or is blamed."""
         if sender != assignment.node:
             reason = f"a reply of round {assignment.round} to another client's request"
         elif nonce == assignment.nonce or not assignment.nonce:
@@ -346,10 +330,7 @@ class Post(GridWrapper):
         return {**self.grid.state_dict(), _LEDGER: self.ledger.state_dict()}
 
     def load_clients_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`clients_state` returned.
-
-        Messages of the rounds after it are forgotten: those rounds did not happen.
-        """
+        """Take back what :meth:`clients_state` returned; messages of later rounds are forgotten."""
         state = dict(state)
         self.ledger.load_state_dict(state.pop(_LEDGER, {}))
         self._late.collected()

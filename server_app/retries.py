@@ -103,19 +103,12 @@ class Patience:
 
 
 class Interrupted(BaseException):
-    """A signal asks the run to end.
-
-    Not an Exception: nothing that handles faults may swallow it.
-    """
+    """A signal asks the run to end; no Exception, as nothing that handles faults may swallow it."""
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Raise :class:`Interrupted` in the main thread when a signal arrives.
-
-    Elsewhere (Flower's simulation runs the ServerApp in a thread) signals cannot be caught; there
-    the checkpoint of the last round is what remains.
-    """
+    """Raise :class:`Interrupted` when a signal arrives; only the main thread can catch signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -26,10 +26,7 @@ _LEASE = ".lease"  # the number of the process that writes here: the highest
 
 
 class LeaseLost(BaseException):
-    """Another process writes to the run folder now.
-
-    Not an Exception: nothing that handles faults may swallow it.
-    """
+    """Another process writes here now; no Exception, as no handler of faults may swallow it."""
 
 
 class RunFolderError(ValueError):
@@ -37,11 +34,7 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """One run's folder, `<output-dir>/<run>/`.
-
-    Nothing is read or written until a method is called; `create` and `open` make sure that the
-    folder can be used.
-    """
+    """One run's folder, `<output-dir>/<run>/`; nothing is read or written by naming it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -67,11 +60,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
-        """Make the folder of a new run.
-
-        It is named by the time and a random suffix if by nothing else. An error says if it exists
-        already or cannot be written.
-        """
+        """Make the folder of a new run, by default named by the time and a random suffix."""
         if name != Path(name).name or name == ".." or "\0" in name:
             raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
         path = Path(output_dir) / (name or new_name())
@@ -165,11 +154,7 @@ class RunFolder:
         return dict(config)
 
     def append_event(self, event: Mapping[str, Any]) -> bool:
-        """Add one line to `events.jsonl`; a line is on its way to the disk when this returns.
-
-        False if the line could not be written (a full disk, say). The first time a warning is
-        logged; the run is worth more than its log.
-        """
+        """Add one line to `events.jsonl`; False, and one warning, if it could not be written."""
         self.check_lease()
         try:
             with open(self._events_name, "a+b", buffering=0) as file:
@@ -197,11 +182,7 @@ class RunFolder:
         return events
 
     def truncate_after(self, round_number: int) -> None:
-        """Forget what was logged after a round, so that a resumed run's log reads as one.
-
-        Dropped are events of later rounds, events without a round that follow such a one, and
-        the end of the earlier run.
-        """
+        """Forget what was logged after a round: the log of a resumed run reads as one."""
         kept: list[Event] = []
         beyond = False
         for event in self.read_events():
@@ -215,21 +196,12 @@ class RunFolder:
 
 
 def is_flat(config: Mapping[str, Any]) -> bool:
-    """Return whether all values are numbers or texts, as in a run config.
-
-    >>> is_flat({"task": "digits", "learning-rate": 0.1}), is_flat({"task": ["digits"]})
-    (True, False)
-    """
+    """Return whether all values are numbers or texts, as in a run config."""
     return all(type(value) in _PLAIN or type(value) is float for value in config.values())
 
 
 def to_plain(value: Any) -> Any:
-    """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null.
-
-    >>> import numpy as np
-    >>> to_plain({"loss": np.float32("nan"), "scores": np.array([1, 2]), 3: (True, "x")})
-    {'loss': None, 'scores': [1, 2], '3': [True, 'x']}
-    """
+    """Turn a value into what JSON can hold: arrays become lists, NaN and infinity become null."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -21,10 +21,7 @@ _WORTH_IT = 0.9  # share of the model's bytes that a change may have
 
 
 class ShortForm:
-    """What to send in place of requests, and what to send to those that lack what it builds on.
-
-    Where clients are to keep every model, messages say what it is called.
-    """
+    """What to send in place of requests, and what to those that lack what it builds on."""
 
     def __init__(self, requests: Requests, federation: Federation) -> None:
         self.short = self.whole = requests  # without models that clients hold, and with all

@@ -22,10 +22,7 @@ class StateInUseError(SayableError):
 
 
 class FileClaim:
-    """The right to work with a client's files, until it is given back or the process ends.
-
-    ``path`` stands for them, and stays. If another process is not done in time, an error says so.
-    """
+    """The right to work with a client's files, which ``path`` stands for, until it is released."""
 
     def __init__(self, path: Path, client: str, patience: float = _PATIENCE) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,7 @@
 """The last model that a client was sent, kept so that the next can come as a change.
 
-Clients keep the model of a question; where the run says so (``downlink``), also that of a training
-or an evaluation. A message may then name the model that is held, or carry what has changed since,
-and the checksum of what must come of it.
-
-It is a cache: a client that has lost it says so and is sent the whole model. It is in Flower's
-context, not in the client's own state: it need not outlive the SuperNode.
+Clients keep the model of a question; where the run says so (``downlink``), of any message. It is a
+cache in Flower's context: a client that has lost it says so and is sent the whole model.
 """
 
 import logging
@@ -122,8 +118,7 @@ def with_held_models(
 ) -> Callable[[ClientBatch], Delivery]:
     """Return a handler for messages that may name a model, to be kept or in place of carrying it.
 
-    Clients that do not hold what is needed say so, and are sent the message again with the model in
-    it. A model is kept once the handler has succeeded.
+    Clients that lack it say so, and are sent it. A model is kept once the handler has succeeded.
     """
 
     @wraps(handle)

@@ -1,8 +1,6 @@
 """What a device stores of a sample: its input and, where the target is no class, that as well.
 
 Rules that keep or drop samples go by strata: the classes, or whatever the problem has instead.
-Where samples have a class, it is all there is to know of the target. Other targets are put behind
-the input, so that stores and streams need not know about them.
 """
 
 import math

@@ -1,18 +1,15 @@
 """A worker that stays: it holds torch and the device's data from one message to the next.
 
-Flower starts a process for every message, and most of what that process does is to import torch. On
-a device whose node config has a ``state-dir``, the first process starts a worker, and this and
-later ones hand their messages to it over a socket in ``state-dir``. ``resident-seconds`` says how
-long it stays without a message; 0 does without.
+Flower starts a process for every message, and most of what that does is to import torch. On a
+device with a ``state-dir``, the first process starts a worker, and all hand it their messages over
+a socket there. ``resident-seconds`` says how long it stays without a message; 0 does without.
 
 - It serves the user it runs as and nobody else: the socket has mode 0600, and both sides look who
   is at the other end. What is sent are Flower's own messages; nothing is unpickled.
-- It ends with the SuperNode, after that time without a message, and when a process comes that has
-  another version of the app, another Python or changed data.
-- It answers one message at a time, at most once. When the process that waits for the answer is
-  killed, so is the work. Without a worker, the process answers by itself.
+- It ends with the SuperNode, and when app, Python or data have changed.
+- It answers one message at a time, at most once, and ends when nobody waits for the answer.
 
-Linux only: elsewhere every process answers by itself.
+Linux only: elsewhere, and without a worker, every process answers by itself.
 """
 
 import hashlib

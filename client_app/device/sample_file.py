@@ -67,10 +67,9 @@ class SampleFile:
         self.path, self.made_for = path, made_for
 
     def read(self) -> StoredContent:
-        """Return what is in the file; nothing if there is no file, or one made for something else.
+        """Return what is in the file; nothing if there is none, or one made for something else.
 
-        Of a damaged file it is what can still be read. An unusable file goes aside under another
-        name, and the log says so.
+        Of a damaged file it is what can still be read; an unusable one is set aside.
         """
         if not self.path.exists():
             return StoredContent([], {})
@@ -91,10 +90,7 @@ class SampleFile:
         return content
 
     def write(self, new: Sequence[StoredSample], keys: Collection[int], memo: tree.Tree) -> bool:
-        """Change the file to samples of these keys, some of them new, in one transaction.
-
-        If the disk is full the file stays as it was, and False is returned.
-        """
+        """Change the file to these samples in one transaction; False if the disk is full."""
         if not (keys or memo or self.path.exists()):
             return True
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,9 +153,8 @@ class SampleFile:
 
     def _sound(self, file: sqlite3.Connection) -> StoredContent:
         """Return all that is in a file that is as it was written, and can be written to."""
-        file.execute(
-            "DELETE FROM samples WHERE 0"
-        )  # has no effect, but is refused where it would have one
+        # Has no effect, but is refused where it would have one
+        file.execute("DELETE FROM samples WHERE 0")
         (verdict,) = file.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != b"ok":
             raise _Damaged(" ".join(verdict.decode(errors="replace").split()))
@@ -215,19 +210,12 @@ class SampleFile:
 
 
 def _form(x: NDArray[Any]) -> bytes:
-    """Return the type and shape of an array as JSON.
-
-    >>> _form(np.zeros((2, 3), dtype=np.float32))
-    b'["<f4", 2, 3]'
-    """
+    """Return the type and shape of an array as JSON."""
     return json.dumps([x.dtype.str, *x.shape]).encode()
 
 
 def _with_new_first_page(data: bytes) -> sqlite3.Connection:
-    """Open a copy of a damaged file with the first page as :meth:`SampleFile.write` makes it.
-
-    The page tells where the tables are, the same in every such file: without it all rows are lost.
-    """
+    """Open a copy of a damaged file with a new first page, which tells where the tables are."""
     file, pages = sqlite3.connect(":memory:", isolation_level=None), len(data) // _PAGE
     file.text_factory = bytes
     file.execute(f"PRAGMA page_size = {_PAGE}")

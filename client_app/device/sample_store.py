@@ -1,9 +1,7 @@
 """The samples that a device keeps of its stream: in memory, or in a file.
 
-A store is read when it is opened and written by :meth:`SampleStore.commit`; what happens in between
-is lost if nobody commits. So samples change together with the message that changed them. The memo
-goes with them: what the rule that chose the samples knows about them, and how far it has read the
-stream.
+A store is read when it is opened and written by :meth:`SampleStore.commit`, together with the memo:
+what the rule knows about the samples, and how far it has read the stream.
 """
 
 import logging
@@ -49,19 +47,12 @@ class SampleStore:
         return self._x.nbytes
 
     def places(self, sample: NDArray[Any]) -> int:
-        """Return how many samples like this one fit into the capacity.
-
-        >>> SampleStore(10, capacity_bytes=1000).places(np.zeros((6, 10), dtype=np.float32))
-        4
-        """
+        """Return how many samples like this one fit into the capacity."""
         fit = self.capacity_bytes // max(1, sample.nbytes)
         return min(self.capacity, fit) if self.capacity_bytes else self.capacity
 
     def swap(self, evicted: ArrayLike, keys: ArrayLike, x: ArrayLike, y: ArrayLike) -> bool:
-        """Store samples, each key once, in place of evicted ones, some of which may not be stored.
-
-        If the capacity would be exceeded, nothing changes and False is returned.
-        """
+        """Store samples, each key once, in place of evicted ones; False if there is no room."""
         names, labels, inputs = _integers("keys", keys), _integers("y", y), np.asarray(x)
         if len(labels) != len(names):
             raise ValueError(f"y: expected {len(names)} labels as in keys, got {len(labels)}")
@@ -133,8 +124,7 @@ class SampleStore:
 class DiskStore(SampleStore):
     """Keeps samples in a file, up to a capacity; a crash leaves it as before a commit or after.
 
-    A file that is damaged, or of something else, is set aside under another name. ``committed`` is
-    called after each commit that has reached the disk; not where the disk is full.
+    ``committed`` is called after each commit that has reached the disk; not where the disk is full.
     """
 
     def __init__(

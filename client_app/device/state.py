@@ -1,9 +1,8 @@
 """What a client keeps between the messages of a run, on disk or in Flower's context.
 
 On a device every message starts a new process, and the SuperNode keeps ``context.state`` in memory
-only. A node whose config names ``state-dir`` keeps its state there, one file per client and run,
-replaced atomically. Virtual clients keep the same trees in memory, by reference. Samples of a
-stream belong to the device, not to a run: they are in ``sample_store.py``.
+only. A node with a ``state-dir`` keeps its state there, one file per client and run, replaced
+atomically. Virtual clients keep the same trees in memory. Samples are in ``sample_store.py``.
 """
 
 import hashlib
@@ -35,10 +34,8 @@ _RUNS = 4  # whose state stays on disk: several may take turns, and the last may
 class ClientState(MutableMapping[str, Any]):
     """A client's memory: a dict of named sections, each a tree of arrays, numbers and texts.
 
-    It belongs to a run: another run finds nothing. A run that goes back to an earlier round, as
-    when it is resumed from an older checkpoint, does not find what came of the rounds that it does
-    again. On disk the state before the last training stays, too: a round that is done again begins
-    with what it began with before. Nothing is kept until :meth:`save`.
+    It belongs to a run, and nothing is kept until :meth:`save`. A run that goes back to an earlier
+    round does not find what came of later ones; on disk the state before the last training stays.
     """
 
     def __init__(
@@ -150,11 +147,7 @@ def hold_files(context: Context) -> None:
 
 
 def run_path(files: Path, run: str) -> Path:
-    """Return the file of a client's state in a run.
-
-    >>> run_path(Path("camera-7"), "monday").name
-    'camera-7.run-76849449e806.safetensors'
-    """
+    """Return the file of a client's state in a run."""
     return files.with_name(f"{files.name}.run-{_digest(run)}.safetensors")
 
 

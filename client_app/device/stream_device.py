@@ -1,13 +1,9 @@
 """A device with a stream: between contacts samples arrive; a rule says which of them to keep.
 
-At every contact the device first looks at what arrived since the last one, with the model, the
-global gradient and the plan that it had then (it was on its own), and keeps or drops. Then it takes
-in what the message brings, values its stored samples again, trains on them if it is its turn, and
-reports.
-
-Samples, rule and position in the stream belong to the device and outlive a run; where the node
-config names ``state-dir`` they are in a file of their own. The model, the plan and the gradients
-belong to the run.
+At every contact the device first looks at what arrived, with the model, global gradient and plan
+that it had then. Then it takes in what the message brings, values its stored samples again, trains
+on them if it is its turn, and reports. Samples, rule and position in the stream belong to the
+device and outlive a run; model, plan and gradients belong to the run.
 """
 
 import json
@@ -57,8 +53,7 @@ Looks = Generator[Look, Looked, None]  # what a device does until it has to look
 class StreamDevice:
     """The stream, the store and the rule of one client, as it was left at the last contact.
 
-    Where it has to look at samples it says so, so that many devices can look together: see
-    :func:`client_app.hooks.streams.look_together`.
+    It yields what it has to look at: many devices look together (``client_app.hooks.streams``).
     """
 
     def __init__(self, row: ClientRow) -> None:
@@ -174,9 +169,7 @@ class StreamDevice:
     def _foresee(self) -> Generator[Look, Looked, bool]:
         """Learn how fast labels come without a model; return whether there is more to save.
 
-        The files of a folder are counted and stay for later. A user's own source may give a
-        sample only once: what comes at the first contact is kept at random, as while there is no
-        estimate.
+        Files of a folder stay for later; the user's own source may give a sample only once.
         """
         known = self.stream.label_velocity(self.row.side.num_classes).any()
         if isinstance(self.stream, FolderStream):
@@ -263,10 +256,7 @@ class StreamDevice:
             self.rule.revalue(self._valued(keys, y, (yield self._look(x, y))))
 
     def gradient(self) -> Generator[Look, Looked, NDArray[Any]]:
-        """Return what the server gets for its estimate; a plain 0 if there is nothing to send.
-
-        That is the mean gradient of all that arrived (eq. 7), or naively of what is stored.
-        """
+        """Return the mean gradient of what arrived (eq. 7), or of what is stored; 0 if of none."""
         if self.config[OdeSettings].estimator == "stored":
             return (yield self._look(*self.store.read())).mean_gradient
         return self.running.report()

@@ -29,12 +29,8 @@ def batch_plans(
 ) -> NDArray[np.int64]:
     """Return the positions of each client's mini-batches, shape (clients, steps, batch).
 
-    The batches of a client are ``epochs`` shuffled passes over its samples, or ``steps`` batches of
-    as many passes as that takes. The last batch of a pass may be filled up with -1, and clients
-    with fewer steps than others have rows of -1 at the end. A client may have steps of its ``own``.
-
-    >>> (batch_plans([5, 5], 2, 1, 0, seeds=[7, 8], own=[1, 0]) >= 0).sum(2).tolist()
-    [[2, 0, 0], [2, 2, 1]]
+    They are ``epochs`` shuffled passes over its samples, or ``steps`` batches, or a client's
+    ``own`` steps. Batches that are not full, and clients with fewer steps, are filled up with -1.
     """
     if any(own):
         usual = [steps or epochs * -(-size // batch_size) for size in sizes]

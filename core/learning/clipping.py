@@ -10,11 +10,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def clipped(before: Arrays, after: Arrays, norm: float) -> Arrays:
-    """Return the arrays with their change clipped to a norm; all but floats stay as they were.
-
-    Whatever is not a number with a fraction, as a counter of batches, gets no noise either: it
-    would tell what the noise hides.
-    """
+    """Return the arrays with their change clipped; others than floats, which get no noise, stay."""
     changes = {n: after[n] - before[n] for n in before if before[n].dtype.kind == "f"}
     squares = (float(np.vdot(c, c)) for c in changes.values())
     length = math.sqrt(sum(squares))

@@ -78,8 +78,7 @@ def evaluate_all(
 ) -> list[dict[str, float]]:
     """Return what :func:`evaluate` finds for each client, with arrays and data of its own.
 
-    Small clients go through the model together. Losses are those one by one up to the order of
-    sums, about 1e-7 of them; metrics are the same.
+    Small clients go through the model together: losses differ by the order of sums, metrics do not.
     """
     problem = problem or Classification()
     found: list[dict[str, float]] = [{}] * len(data)

@@ -20,12 +20,7 @@ _BATCH = 512
 def features_of(
     model: nn.Module, arrays: Mapping[str, NDArray[Any]], data: Samples
 ) -> torch.Tensor:
-    """Return the head's inputs for these samples, one row each, on the CPU.
-
-    The model is left with the arrays.
-
-    Dropout is off and batch normalisation uses its running statistics.
-    """
+    """Return the head's inputs in evaluation mode, a row each, on the CPU; arrays stay loaded."""
     load_arrays(model, arrays)
     model.eval()
     body, _ = split_at_head(model)
@@ -38,11 +33,7 @@ def features_of(
 def features_of_all(
     model: nn.Module, arrays: Sequence[Mapping[str, NDArray[Any]]], data: Sequence[Samples]
 ) -> torch.Tensor:
-    """Return the head's inputs for the samples of all clients, those of the first client first.
-
-    Each client has arrays of its own, or several the same. The result is that of
-    :func:`features_of` one by one, up to the order of sums.
-    """
+    """Return :func:`features_of` of all clients, up to the order of sums, the first one first."""
     found = [torch.empty(0)] * len(data)
     for looked in looked_through(model, arrays, data, to_head=True):
         if isinstance(looked, int):

@@ -36,9 +36,8 @@ def fisher_diagonal(
 ) -> NDArray[Any]:
     """Return the mean of squared per-sample gradients, flat over the trainable parameters in order.
 
-    The model is in evaluation mode meanwhile, so that a sample's gradient depends on it alone, and
-    is left as it was. Samples are along the first dimension of its inputs and outputs, and of those
-    of its layers. Whether the loss returns their mean, their sum or one each does not matter.
+    The model is in evaluation mode meanwhile, and left as it was. Samples are along the first
+    dimension of all tensors. The loss returns their mean, their sum or one each.
     """
     parameters = {name: each for name, each in model.named_parameters() if each.requires_grad}
     if not parameters:
@@ -65,11 +64,7 @@ def fisher_diagonal(
 def fisher_diagonals(
     model: nn.Module, loss: Loss, arrays: Sequence[Arrays], data: Sequence[Samples]
 ) -> NDArray[np.float32]:
-    """Return the diagonal of each client, of the model with its arrays on its data.
-
-    Chains of linear layers are looked at for many clients at once, any other model client by client
-    by :func:`fisher_diagonal`, whose result it is up to the order of sums.
-    """
+    """Return :func:`fisher_diagonal` of each client; chains of linear layers many at once."""
     chain = stackable(model, data)
     size = sum(each.numel() for each in model.parameters() if each.requires_grad)
     found = np.empty((len(data), size), dtype=np.float32)

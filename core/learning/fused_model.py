@@ -20,8 +20,7 @@ _CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 def fused_model(model: nn.Module) -> nn.Module:
     """Return a copy to train, with the same names and outputs; the model itself if none is faster.
 
-    Only of chains of PyTorch's own layers: other modules may ask for one of their layers by
-    number, or for the values of an image in a given order.
+    Only of chains of PyTorch's own layers: other modules may ask for a layer by number.
     """
     if device_of(model).type != "cpu" or not _is_chain(model) or not _has_convolutions(model):
         return model
@@ -41,10 +40,7 @@ def _is_chain(module: nn.Module) -> bool:
 
 
 def _has_convolutions(chain: nn.Module) -> bool:
-    """Return whether there are convolutions of images, all of them trained.
-
-    The backward pass of a frozen one has been seen to crash PyTorch with images by pixel.
-    """
+    """Return whether there are convolutions, all trained: frozen ones have crashed PyTorch."""
     found = [layer for layer in chain.modules() if isinstance(layer, _CONVOLUTIONS)]
     return bool(found) and all(p.requires_grad for layer in found for p in layer.parameters())
 

@@ -46,8 +46,7 @@ def sample_rows(
     """Return what a rule compares samples by.
 
     That is the gradient in the features for CRUST, in the neuron of the sample's own label for
-    other rules (section 5.3), or in the whole head where all classes are chosen from at once.
-    Where samples have no class, it is always the gradient in the whole last layer.
+    others (section 5.3), or in the whole head where samples are not chosen by class.
     """
     if problem is not None and not problem.has_classes:
         return last_layer_gradients(model, arrays, data, problem)
@@ -62,10 +61,7 @@ def sample_rows(
 def rows_and_rivals(
     model: nn.Module, arrays: Arrays, data: Samples, labels: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return each sample's gradient in its label's neuron, and the probability of its best rival.
-
-    The rival is the likeliest of all other labels. Labels other than the samples' own may be given.
-    """
+    """Return each sample's gradient in its label's neuron, and its best rival's chance."""
     features, weight, bias, own = _head(model, arrays, data)
     labels = own if labels is None else labels
     chances = logit_gradients(features, weight, bias, labels)  # of all labels but the own one
@@ -118,11 +114,7 @@ def _of_all(
 def server_targets(
     model: nn.Module, arrays: Arrays, data: Samples, per_class: bool, problem: Problem | None = None
 ) -> NDArray[np.float32]:
-    """Return what clients are to match, (classes, 1 + d); one row where there are no classes.
-
-    Either each class's mean gradient in its own neuron, or the mean gradient of all samples in the
-    whole head.
-    """
+    """Return what clients match: each class's mean gradient in its neuron, or that in the head."""
     if problem is not None and not problem.has_classes:
         rows = last_layer_gradients(model, arrays, data, problem)
         mean = rows.mean(axis=0, dtype=np.float64, keepdims=True)

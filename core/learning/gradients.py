@@ -19,10 +19,7 @@ Array = NDArray[Any]
 def logit_gradients(
     features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike
 ) -> Array:
-    """Return the gradient of each sample's cross-entropy in its logits: softmax minus one-hot.
-
-    The layer is given ``features`` (n, d), and has a ``weight`` (classes, d) and maybe a ``bias``.
-    """
+    """Return the gradient of each sample's cross-entropy in its logits: softmax minus one-hot."""
     kind = np.result_type(np.asarray(features), np.float32)
     inputs, matrix = np.asarray(features, dtype=kind), np.asarray(weight, dtype=kind)
     classes = np.asarray(labels, dtype=np.intp)
@@ -43,11 +40,7 @@ def logit_gradients(
 def head_gradients(
     features: ArrayLike, weight: ArrayLike, bias: ArrayLike | None, labels: ArrayLike
 ) -> Array:
-    """Return the gradient of each sample's cross-entropy in the whole last layer.
-
-    Parameters are those of :func:`logit_gradients`. Returns shape (n, classes, 1 + d): for each
-    class its neuron's bias, then its weights.
-    """
+    """Return the gradient in the whole last layer, (n, classes, 1 + d): bias, then weights."""
     errors = logit_gradients(features, weight, bias, labels)
     return errors[:, :, None] * _with_one(features, errors.dtype)[:, None, :]
 
@@ -76,8 +69,7 @@ def class_mean_gradients(
 ) -> Array:
     """Return the mean gradient of each class in its own neuron, (classes, 1 + d).
 
-    A class without samples gets the mean over all samples, in its neuron. Samples with gradients
-    that are not finite are left out.
+    A class without samples gets the mean over all samples. What is not finite is left out.
     """
     classes = len(np.asarray(weight))
     errors = logit_gradients(features, weight, bias, labels).astype(np.float64)

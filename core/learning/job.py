@@ -14,8 +14,7 @@ from ..tasks import Samples
 class Job:
     """Train the model with these arrays on these data; the seed decides the mini-batches.
 
-    Samples weigh the same unless there are ``weights``. ``carried`` holds arrays like the model's
-    that the objective needs, by the name it gives them.
+    ``carried`` holds arrays like the model's that the objective needs, by the name it gives them.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -30,9 +29,8 @@ class Job:
 class Outcome:
     """The trained arrays, the mean loss over the steps taken, and how much was done.
 
-    ``squares``, where the settings ask for them, are the squared gradients of samples, flat over
-    the trained parameters: the mean over steps of the mean over a step's samples. They are in
-    parts, a row each, which add up to it: step t is in part t modulo their number.
+    ``squares`` are the squared gradients of samples, flat over the trained parameters: the mean
+    over steps of the mean over a step's samples, in parts: step t is in part t modulo their number.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -66,10 +64,7 @@ class Outcomes(Sequence[Outcome]):
         )
 
     def changes(self, models: Sequence[Mapping[str, NDArray[Any]]]) -> NDArray[np.float32]:
-        """Return how each row differs from the model it started from, flat: (clients, size).
-
-        Rows are those of :func:`core.wire.arrays.flat_change`.
-        """
+        """Return how each row differs from the model it started from, as ``flat_change`` does."""
         first = models[0]
         floats = [name for name, array in first.items() if array.dtype.kind == "f"]
         shared = all(model is first for model in models)

@@ -1,11 +1,8 @@
 """Sums of squared per-sample gradients of one layer, from its inputs and the gradients behind it.
 
 The gradient of a sample in a layer's weight is an outer product of what the layer was given and the
-gradient in what it returned. So the squares of all samples come from a few batched products, and
-no pass per sample is needed. Samples are along the first dimension of all tensors.
-
-Rules add to totals that they are given: another copy of a large layer would take longer to make
-than its squares.
+gradient in what it returned. So the squares of all samples come from a few batched products.
+Samples are along the first dimension of all tensors. Rules add to totals that they are given.
 """
 
 import math

@@ -6,7 +6,7 @@ the rest is trained.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -37,10 +37,7 @@ def check_trainable(model: nn.Module) -> None:
 
 
 def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Copy named arrays into a model's parameters and buffers; names and shapes must fit.
-
-    What does not travel may be missing, and stays as it is.
-    """
+    """Copy named arrays into a model; what does not travel may be missing, and stays."""
     state, needed = model.state_dict(), set(travelling(model))
     if not needed <= arrays.keys() <= state.keys():
         odd = sorted((needed - arrays.keys()) | (arrays.keys() - state.keys()))
@@ -71,10 +68,7 @@ def frozen_arrays(model: nn.Module) -> Arrays:
 
 
 def frozen_digest(model: nn.Module) -> str:
-    """Return a checksum of what does not travel; empty if everything does.
-
-    Server and clients compare it: a model with another backbone would train to nonsense.
-    """
+    """Return a checksum of what does not travel, for clients to compare; empty if all does."""
     frozen = frozen_arrays(model)
     if not frozen:
         return ""
@@ -121,10 +115,6 @@ def _frozen_names(model: nn.Module) -> tuple[str, ...]:
     frozen = {name for name, p in model.named_parameters() if not p.requires_grad}
     for path, module in model.named_modules():
         if module in _frozen_modules(model):
-            frozen |= set(_buffers(path, module))
+            prefix = f"{path}." if path else ""
+            frozen |= {prefix + name for name, _ in module.named_buffers()}
     return tuple(name for name in state if name in frozen)
-
-
-def _buffers(path: str, module: nn.Module) -> Iterator[str]:
-    prefix = f"{path}." if path else ""
-    return (prefix + name for name, _ in module.named_buffers())

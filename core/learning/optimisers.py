@@ -14,15 +14,7 @@ BUILT_IN = ("sgd", "adam", "adamw")
 
 
 def stepper(parameters: Sequence[Tensor], settings: TrainSettings) -> Step:
-    """Return a function that takes one step in place, given the gradients.
-
-    >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
-    >>> step = stepper([weight], TrainSettings(1, 0, 1, 0.1, 0.0, 0.0))
-    >>> with torch.no_grad():
-    ...     step([torch.tensor([2.0])])
-    >>> weight.data
-    tensor([0.8000])
-    """
+    """Return a function that takes one step in place, given the gradients."""
     if settings.optimiser == "sgd":
         momenta = [torch.zeros_like(p) for p in parameters] if settings.momentum else []
 

@@ -39,11 +39,7 @@ def _has_mps() -> bool:
 
 
 def device_or_cpu(name: str) -> tuple[torch.device, str]:
-    """Return the device that is asked for, or the CPU and why.
-
-    >>> device_or_cpu("cuda:99")[0]
-    device(type='cpu')
-    """
+    """Return the device that is asked for, or the CPU and why."""
     try:
         return chosen_device(name), ""
     except TaskError as error:
@@ -57,11 +53,7 @@ def device_of(model: nn.Module) -> torch.device:
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """Return a tensor, or tensors in tuples, lists and dicts, on a device.
-
-    >>> moved({"ids": [torch.zeros(2)]}, torch.device("cpu"))
-    {'ids': [tensor([0., 0.])]}
-    """
+    """Return a tensor, or tensors in tuples, lists and dicts, on a device."""
     if isinstance(value, torch.Tensor):
         return value if value.device == device else value.to(device)
     if isinstance(value, Mapping):

@@ -69,8 +69,7 @@ class Pool:
 def pools(keys: Sequence[Hashable], data: Sequence[Samples], most: int = 2**31) -> list[Pool | int]:
     """Return who is looked at together, at most so many clients, and the numbers of the others.
 
-    Clients with the same key may be. Those in a pool have numbers of samples that do not differ
-    too much, so that stacks of them hold little padding.
+    Those in a pool have the same key, and about as many samples: stacks hold little padding.
     """
     alone: list[Pool | int] = []
     kinds: dict[Hashable, list[tuple[int, int]]] = {}
@@ -111,10 +110,7 @@ def _pool(part: list[tuple[int, int]], data: Sequence[Samples]) -> Pool:
 
 
 def of_same_model(model: nn.Module, arrays: Sequence[Arrays]) -> list[int]:
-    """Return keys for :func:`pools`: the same for clients whose arrays are the same object.
-
-    None are alike if a sample's output depends on the others of its batch, even in evaluation.
-    """
+    """Return keys for :func:`pools`: one for the same arrays, unless the model mixes samples."""
     return list(range(len(arrays))) if _mixes_samples(model) else [id(own) for own in arrays]
 
 
@@ -149,8 +145,7 @@ def looked_through(
 ) -> Iterator[tuple[Pool, Tensor] | int]:
     """Yield pools with the outputs for their samples, and the numbers of clients that stay alone.
 
-    Outputs are those of the model with each client's arrays, in evaluation mode, on the model's
-    device; or what its head is given.
+    Outputs are in evaluation mode, on the model's device; or what its head is given.
     """
     model.eval()
     keys, own = of_same_model(model, arrays), stackable(model, data)

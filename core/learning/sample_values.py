@@ -65,9 +65,7 @@ def looked_at_all(
 ) -> list[Looked]:
     """Look at the samples of each client with its model and direction, as one by one.
 
-    Where the last layer counts, small clients are looked at together: those with the same model and
-    direction (the same objects), and all if the model is a chain of linear layers. The model is
-    left with the arrays of one of them.
+    Where the last layer counts, small clients are looked at together.
     """
     look = valuation(model, config, problem)
     keys: Sequence[Hashable] = range(len(data))

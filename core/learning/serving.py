@@ -33,10 +33,8 @@ def served_models(
 ) -> list[Arrays]:
     """Return for each client the best of three: the model as it came, lightly or deeply tuned.
 
-    A third of a client's samples is held out while the rest tunes the model. The depth whose loss
-    on the held-out samples is smallest is then used on all samples. The loss decides and not the
-    accuracy, which says little where few samples are held out. A client with fewer than three
-    samples gets the model as it came.
+    The depth with the smallest loss on a held-out third of a client's samples is then used on all.
+    With fewer than three samples it gets the model as it came.
     """
     light = config.personalise.epochs or _EPOCHS
     depths = (0, light, _DEEPER * light)

@@ -12,12 +12,7 @@ from .placement import device_of, moved
 
 
 def try_out(task: Task, model: nn.Module) -> None:
-    """Refuse a task whose model, loss or metrics do not fit its data, and say which.
-
-    >>> from forager.core.tasks import TaskSpec, load_task
-    >>> task = load_task(TaskSpec(task="synthetic"))
-    >>> try_out(task, task.build_model())
-    """
+    """Refuse a task whose model, loss or metrics do not fit its data, and say which."""
     check_trainable(model)
     test = task.server_data().test
     few = test.select(torch.arange(min(4, len(test))))

@@ -68,9 +68,7 @@ def stacked_gradients(
     """Return every client's weighted mean loss and its gradients.
 
     All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
-    ``weights`` (clients, batch), parameters by their name in the model. What the objective adds to
-    the loss is a function of what the head is given. To ``squares``, if given, the weighted mean of
-    the samples' squared gradients is added.
+    ``weights`` (clients, batch). To ``squares``, if given, squared gradients are added.
     """
     seen = chain_forward(model, parameters, x)
     each, delta = _output_gradients(seen[-1], y, problem)
@@ -95,11 +93,7 @@ def stacked_gradients(
 
 
 def chain_forward(model: nn.Module, parameters: Tensors, x: torch.Tensor) -> list[torch.Tensor]:
-    """Return what each layer of a chain is given, and last its outputs, of stacked clients.
-
-    Samples are on the last axis, where softmax and products are fastest: (clients, features,
-    batch).
-    """
+    """Return what each layer of a chain is given, and its outputs: (clients, features, batch)."""
     layers = list(model.named_children())
     x = (x.flatten(2) if isinstance(layers[0][1], nn.Flatten) else x).mT
     seen = [x]
@@ -125,8 +119,7 @@ def chain_backward(
 ) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
     """Yield name, inputs and the gradient in the outputs of each linear layer, the last one first.
 
-    The chain rule, from ``delta``, the gradient in what the chain returns; ``at_head`` is added to
-    the gradient in what its last linear layer is given.
+    ``at_head`` is added to the gradient in what the last linear layer is given.
     """
     layers = list(model.named_children())
     left = sum(isinstance(layer, nn.Linear) for _, layer in layers)

@@ -42,9 +42,8 @@ _RANDOM_LAYERS = (nn.modules.dropout._DropoutNd,)
 class Trainer:
     """Trains jobs of one model in the fastest way that gives the same result.
 
-    "stack" trains all jobs in one batched computation, "threads" one job per core, "serial" one
-    after the other. "auto" stacks chains of linear layers and models with little work per step, and
-    takes threads for the others: a rule, so that a run can be repeated to the last bit.
+    "stack" trains all jobs in one computation, "threads" one job per core, "serial" one after the
+    other. "auto" decides by the model, not by the clock, so that a run can be repeated.
     """
 
     def __init__(

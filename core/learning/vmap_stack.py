@@ -26,11 +26,7 @@ _FEW = 3  # samples of the trial; one of them fills up a short batch
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of trying a model out.
-
-    ``reason`` says why the clients of this model cannot be stacked, and is empty if they can.
-    ``saved`` are the bytes per sample that the forward pass keeps for the backward pass.
-    """
+    """Why clients cannot be stacked, if not; bytes per sample kept for the backward pass."""
 
     reason: str = ""
     saved: float = 0.0
@@ -44,12 +40,7 @@ def vmapped_gradients(
     weights: torch.Tensor,
     problem: Problem,
 ) -> tuple[torch.Tensor, Tensors]:
-    """Return every client's weighted mean loss and its gradients.
-
-    All arguments have a first axis for the client: ``x`` and ``y`` (clients, batch, ...),
-    ``weights`` (clients, batch), parameters by their name in the model. Parameters of the model
-    that are not among them are shared by all.
-    """
+    """Return what :func:`core.learning.stack.stacked_gradients` does, for other models."""
 
     def loss(own: Tensors, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         outputs = functional_call(model, own, (x,))
@@ -86,10 +77,7 @@ def tried(model: nn.Module, problem: Problem, jobs: Sequence[Job]) -> Trial:
 
 
 def _differing(model: nn.Module, problem: Problem, x: torch.Tensor, y: torch.Tensor) -> str:
-    """Return the name of a parameter whose gradient is another one in a stack, if there is one.
-
-    The stack is of two clients that differ, and the batch of the second one is filled up.
-    """
+    """Return a parameter whose gradient differs in a stack of two, the second's batch filled up."""
     full = len(y)
     counts = (full, max(1, full - 1))
     weights = torch.stack([(torch.arange(full) < count) / count for count in counts]).to(x.device)

@@ -38,16 +38,16 @@ class LogRecord(BaseModel):
 class Event(LogRecord):
     """Something that happened, in a round and perhaps in one cohort."""
 
-    name: ClassVar[str] = ""
+    name: ClassVar[str]
     of_data: ClassVar[frozenset[str]] = frozenset()  # fields that clients computed from their data
 
     round: Round | None = None
     cohort: str | None = None
     time: Number = None  # seconds since the run began, or was resumed
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        EVENTS[cls.name] = cls
+    def __init_subclass__(cls, *, name: str) -> None:
+        cls.name = name
+        EVENTS[name] = cls
 
     @classmethod
     def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -55,12 +55,7 @@ class Event(LogRecord):
         return fields
 
     def without_data(self) -> "Event":
-        """Return the event without what clients computed from their data.
-
-        >>> from forager.core.log.events import Selected
-        >>> Selected(chosen=["a"], scores=[0.5]).without_data().to_dict()["chosen"]
-        ['a']
-        """
+        """Return the event without what clients computed from their data."""
         usual = {name: type(self).model_fields[name].default for name in self.of_data}
         return self.model_copy(update=usual) if usual else self
 

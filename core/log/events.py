@@ -19,10 +19,9 @@ from .event import ReplySeconds as ReplySeconds
 from .event import Spread as Spread
 
 
-class RunStarted(Event):
+class RunStarted(Event, name="run-started"):
     """A run begins, or continues after a stop. The first of its metrics is the one that matters."""
 
-    name = "run-started"
     strategy: str = ""
     layers: str = ""
     config: dict[str, Any] = {}
@@ -37,43 +36,38 @@ class RunStarted(Event):
         return value if sensible and not isinstance(value, bool) else None
 
 
-class RunFinished(Event):
+class RunFinished(Event, name="run-finished"):
     """A run is over, however it ended."""
 
-    name = "run-finished"
     reason: str = ""
     rounds: Round | None = None
     seconds: Number = None
     message: str = ""
 
 
-class RoundFinished(Event):
+class RoundFinished(Event, name="round-finished"):
     """A round is over, evaluation included; who is known but was not connected then."""
 
-    name = "round-finished"
     seconds: Number = None
     away: list[str] | None = None
 
 
-class RolledBack(Event):
+class RolledBack(Event, name="rolled-back"):
     """A round failed again and again with every reply set aside: an earlier checkpoint counts."""
 
-    name = "rolled-back"
     to: Count = 0  # the round of the checkpoint
     reason: str = ""
 
 
-class CheckpointSaved(Event):
+class CheckpointSaved(Event, name="checkpoint"):
     """The run was saved."""
 
-    name = "checkpoint"
     path: str = ""
 
 
-class Selected(Event):
+class Selected(Event, name="selected"):
     """Who was chosen, with age and score where the rule has them."""
 
-    name = "selected"
     of_data = frozenset({"scores", "other_scores"})
     phase: str = "train"
     available: Clients = 0
@@ -87,10 +81,9 @@ class Selected(Event):
     other_scores: Numbers | None = None
 
 
-class Exchanged(Event):
+class Exchanged(Event, name="exchange"):
     """Messages of one kind were sent; the outcome."""
 
-    name = "exchange"
     kind: str = "train"
     sent: Count = 0
     received: Count = 0
@@ -106,82 +99,72 @@ class Exchanged(Event):
     deadline: Number = None  # where it is learned
 
 
-class LateReplied(Event):
+class LateReplied(Event, name="late-reply"):
     """A training reply came after its round: it taught something, or counts in the next."""
 
-    name = "late-reply"
     client: str = "?"
     asked_in: Round | None = None
     seconds: Number = None  # since the client was asked
     bytes_up: Count = 0
 
 
-class Quarantined(Event):
+class Quarantined(Event, name="quarantined"):
     """A reply, or an answer, was set aside."""
 
-    name = "quarantined"
     client: str = "?"
     reason: str = ""
 
 
-class LeftOut(Event):
+class LeftOut(Event, name="left-out"):
     """Clients that are connected and may not take part, by the run's own settings."""
 
-    name = "left-out"
     count: Clients = 0
     clients: list[str] = []  # the first of them
     reason: str = ""
 
 
-class Baseline(Event):
+class Baseline(Event, name="baseline"):
     """What a model would reach that always gives the same answer, by metric."""
 
-    name = "baseline"
     what: str = ""
     metrics: Mapping[str, Number] = {}
 
 
-class ClassesSpread(Event):
+class ClassesSpread(Event, name="classes-spread"):
     """How many samples of each class the first clients hold, one row per client; in simulation."""
 
-    name = "classes-spread"
     clients: Clients = 0
     counts: list[list[Count]] = []
 
 
-class ClientNames(Event):
+class ClientNames(Event, name="client-names"):
     """What people call the clients, by key: the owners of their data, where the data say."""
 
-    name = "client-names"
     names: dict[str, str] = {}
 
 
-class DataChecked(Event):
+class DataChecked(Event, name="data-checked"):
     """What of the data may mislead, found before the run."""
 
-    name = "data-checked"
     findings: list[str] = []
 
 
-class InputsScaled(Event):
+class InputsScaled(Event, name="inputs-scaled"):
     """Inputs are scaled, by the means and spreads that clients reported."""
 
-    name = "inputs-scaled"
     clients: Clients = 0
     features: Count = 0
 
 
-class Aggregated(Event):
+class Aggregated(Event, name="aggregated"):
     """A round's model was made."""
 
-    name = "aggregated"
     metrics: Mapping[str, Number] = {}
 
 
-class Contributed(Event):
+class Contributed(Event, name="contributed"):
     """Whose updates made the model of a round: one entry per client in each list."""
 
-    name = "contributed"
     of_data = frozenset({"samples", "norms", "shares"})
     clients: list[str] = []
     bytes_up: list[Count] = []
@@ -190,14 +173,12 @@ class Contributed(Event):
     shares: Numbers = []  # of the mean update, along it: all together are 1
 
 
-class Evaluated(Event):
-    """A model was tested, on the server's data or on the clients' own.
+class Evaluated(Event, name="evaluated"):
+    """A model was tested: on the server by metric, with the main one by cohort; or on clients.
 
-    On the server `metrics` are those of the run by name, and `cohorts` is the main one by cohort.
     On the clients `spread` is by metric, and `loss` is their mean.
     """
 
-    name = "evaluated"
     where: str = "server"
     metrics: Mapping[str, Number] = {}
     loss: Number = None
@@ -232,45 +213,40 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-class FineTuned(Event):
+class FineTuned(Event, name="fine-tuned"):
     """The server trained the aggregated model on its own data."""
 
-    name = "fine-tuned"
     loss: Number = None
     seconds: Number = None
 
 
-class Decided(Event):
+class Decided(Event, name="decided"):
     """A part of the run was switched on or off by what was seen."""
 
-    name = "decided"
     part: str = ""
     seen: str = ""
     decision: str = ""
 
 
-class Examined(Event):
+class Examined(Event, name="examined"):
     """What a round showed of its clients, for a diagnosis: columns in the clients' order."""
 
-    name = "examined"
     of_data = frozenset({"columns", "facts"})
     clients: list[str] = []
     columns: Mapping[str, Sequence[Any]] = {}
     facts: Mapping[str, Any] = {}  # what the server found by itself
 
 
-class SparseUplinkUsed(Event):
+class SparseUplinkUsed(Event, name="uplink"):
     """Bytes of sparse updates, and of the models that they stand for."""
 
-    name = "uplink"
     bytes_sparse: Count = 0
     bytes_dense: Count = 0
 
 
-class PrivacySpent(Event):
+class PrivacySpent(Event, name="privacy"):
     """The privacy spent so far, by the client asked most often and on average."""
 
-    name = "privacy"
     delta: Number = None
     epsilon_most: Number = None
     epsilon_mean: Number = None
@@ -278,10 +254,9 @@ class PrivacySpent(Event):
     used_up: Count = 0  # clients that are not asked again
 
 
-class CoresetsUsed(Event):
+class CoresetsUsed(Event, name="coresets"):
     """What clients trained on."""
 
-    name = "coresets"
     of_data = frozenset({"labels", "clean_share"})
     chose: Count = 0
     without: Count = 0
@@ -294,10 +269,9 @@ class CoresetsUsed(Event):
     guidance_bytes: Count = 0
 
 
-class StreamsStored(Event):
+class StreamsStored(Event, name="streams"):
     """What clients keep of their streams."""
 
-    name = "streams"
     of_data = frozenset({"stored", "classes"})
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
@@ -305,10 +279,9 @@ class StreamsStored(Event):
     classes: Number = None
 
 
-class StoragePlanned(Event):
+class StoragePlanned(Event, name="planned"):
     """Who is to store which label was planned."""
 
-    name = "planned"
     of_data = frozenset({"stored", "holders", "class_weights", "quota"})
     clients: Clients = 0
     stored: list[Count] = []  # samples of each class
@@ -317,18 +290,16 @@ class StoragePlanned(Event):
     quota: dict[str, list[Count]] = {}  # by client, no more of them than can be drawn
 
 
-class Guided(Event):
+class Guided(Event, name="guidance"):
     """Bytes that a layer added to training messages."""
 
-    name = "guidance"
     layer: str = ""
     bytes_down: Count = 0
 
 
-class CohortsTrained(Event):
+class CohortsTrained(Event, name="cohorts"):
     """The cohorts after a round, and what their rule found."""
 
-    name = "cohorts"
     of_data = frozenset({"heterogeneity"})
     members: dict[str, Count] = {}
     participants: dict[str, Count] = {}
@@ -345,17 +316,15 @@ class CohortsTrained(Event):
     values_used: bool | None = None
 
 
-class CohortFailed(Event):
+class CohortFailed(Event, name="cohort-failed"):
     """A cohort's round failed; the others continued."""
 
-    name = "cohort-failed"
     reason: str = ""
 
 
-class CohortsEvaluated(Event):
+class CohortsEvaluated(Event, name="cohorts-evaluated"):
     """How the model of each cohort does on its clients' own data: the mean of the main metric."""
 
-    name = "cohorts-evaluated"
     means: Mapping[str, Number] = {}
 
     @classmethod
@@ -364,44 +333,39 @@ class CohortsEvaluated(Event):
         return {"means": fields["accuracy"], **fields} if "accuracy" in fields else fields
 
 
-class Regrouped(Event):
+class Regrouped(Event, name="regrouped"):
     """New cohorts, each with the old ones that it comes from and their weights."""
 
-    name = "regrouped"
     cohorts: dict[str, dict[str, float]] = {}
 
 
-class SimilarityFound(Event):
+class SimilarityFound(Event, name="similarity"):
     """How similar clients are to each other: no more of them than can be drawn."""
 
-    name = "similarity"
     clients: list[str] = []
     matrix: Sequence[Numbers] = []
     labels: dict[str, str] = {}
 
 
-class SupportsFetched(Event):
+class SupportsFetched(Event, name="supports"):
     """Clients whose supports were fetched since their signatures were alike."""
 
-    name = "supports"
     signatures: Count = 0
     candidate_pairs: Count = 0
     pairs: Count = 0
     fetched: list[str] = []
 
 
-class NeighboursFound(Event):
+class NeighboursFound(Event, name="neighbours"):
     """Whose models each client's own is mixed from."""
 
-    name = "neighbours"
     graph: dict[str, list[str]] = {}
     values: bool = True
 
 
-class AlignmentFound(Event):
+class AlignmentFound(Event, name="alignment"):
     """How far similarities agree with the truth, in all and by client: added by an analysis."""
 
-    name = "alignment"
     clients: list[str] = []
     scores: Mapping[str, Number] = {}
     tau_labels: Numbers = []

@@ -22,12 +22,7 @@ Bytes = NDArray[np.uint8]
 
 
 def encode_planes(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the difference of two models that have the same names, types and shapes.
-
-    >>> before, after = {"w": np.float32([1, 2, 3])}, {"w": np.float32([1, 2, 4])}
-    >>> decode_planes(before, encode_planes(before, after))
-    {'w': array([1., 2., 4.], dtype=float32)}
-    """
+    """Return the difference of two models that have the same names, types and shapes."""
     planes = []
     for width in _widths(before):
         difference = _bytes_of(before, width) ^ _bytes_of(after, width)
@@ -38,8 +33,7 @@ def encode_planes(before: Mapping[str, NDArray[Any]], after: Mapping[str, NDArra
 def decode_planes(before: Mapping[str, NDArray[Any]], data: bytes) -> Arrays:
     """Return the model that :func:`encode_planes` was given as the second one.
 
-    Bytes that are no difference to ``before`` raise :class:`MalformedUpdate`. However far they
-    could be unpacked, no more is than the model is large.
+    Other bytes raise :class:`MalformedUpdate`; no more is unpacked than the model is large.
     """
     rest, after = data, dict(before)
     for width in _widths(before):

@@ -15,16 +15,7 @@ class MalformedUpdate(ValueError):
 
 
 class Envelope:
-    """Messages of one kind, little-endian throughout.
-
-    They begin with four letters and a version (u8). Numbers follow, then the body, and the CRC-32
-    of all that precedes.
-
-    >>> kind = Envelope("demo", b"DEMO", 1, "IH")
-    >>> numbers, body = kind.open(kind.seal((7, 2), b"bo", b"dy"))
-    >>> numbers, bytes(body)
-    ((7, 2), b'body')
-    """
+    """Messages of one kind: four letters, version (u8), numbers, body, CRC-32; little-endian."""
 
     def __init__(self, what: str, magic: bytes, version: int, numbers: str) -> None:
         self._what, self._magic, self._version = what, magic, version

@@ -44,10 +44,7 @@ def is_simulation(grid: Any) -> bool:
 
 
 def in_simulation() -> bool:
-    """Return whether this process works for Flower's simulation; no where its name has changed.
-
-    A SuperNode never imports the module of Ray's actors, whatever its node config says.
-    """
+    """Return whether Flower's simulation runs here: a SuperNode never imports Ray's actors."""
     ray = sys.modules.get("ray")
     actors = "flwr.simulation.ray_transport.ray_actor" in sys.modules
     return ray is not None and actors and bool(ray.is_initialized())
@@ -63,8 +60,7 @@ def announced_replies(
 ) -> Iterator[tuple[Message, Callable[[], list[Message]]]]:
     """Yield what has been announced to a remote grid, each with what fetches its content.
 
-    Flower's own way fetches all of them, and raises what any of them raises. An announcement is all
-    that the SuperLink has compared with the message that it answers. It comes without content.
+    Flower's own way fetches all of them, and raises what any of them raises.
     """
     request = needed("flwr.proto.runtime_pb2", "PullAppMessagesRequest")
     came = grid._runtime_client.PullMessages(request(message_ids=message_ids))
@@ -126,11 +122,7 @@ def by_wire(message: Message) -> Message:
 
 
 def parse_config_args(texts: list[str]) -> dict[str, Any]:
-    """Return the keys and values of ``-c`` options as Flower reads them.
-
-    >>> parse_config_args(["seed=1 task='blobs'"])
-    {'seed': 1, 'task': 'blobs'}
-    """
+    """Return the keys and values of ``-c`` options as Flower reads them."""
     parse = _from("flwr.common.config", "parse_config_args") or _parse_by_toml
     return dict(parse(texts))
 

@@ -1,9 +1,7 @@
-"""Reading and building Flower's records quickly.
+"""Reading and building Flower's records quickly, past their checks and copies.
 
-A round of a hundred small clients handles thousands of record entries. Flower's records check the
-type of every entry they are given, and its properties (``content.array_records`` ...) copy the dict
-on every access: together that takes longer than training the clients. This is the one place that
-reaches past them, into the plain dict inside a record.
+A round of a hundred small clients handles thousands of entries: to check the type of each, and to
+copy the dict on every access, takes longer than training the clients.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,32 +17,19 @@ _EMPTY = {kind: kind().__dict__ for kind in _KINDS}
 
 
 def entries(record: ArrayRecord | ConfigRecord | MetricRecord | RecordDict) -> dict[str, Any]:
-    """Return the dict inside a record, for reading only.
-
-    >>> entries(MetricRecord({"loss": 1.0}))
-    {'loss': 1.0}
-    """
+    """Return the dict inside a record, for reading only."""
     return record.__dict__["_data"]  # type: ignore[no-any-return]
 
 
 def filled(kind: type[_Filled], values: Mapping[str, Any]) -> _Filled:
-    """Return a record of these values, which must be of types that the record allows.
-
-    >>> filled(MetricRecord, {"loss": 0.5})
-    {'loss': 0.5}
-    """
+    """Return a record of these values, which must be of types that the record allows."""
     record = kind.__new__(kind)
     record.__dict__.update(_EMPTY[kind], _data=dict(values))
     return record
 
 
 def records_of(content: RecordDict, kind: type[_Record]) -> list[_Record]:
-    """Return the records of one kind.
-
-    >>> content = RecordDict({"m": MetricRecord({"loss": 1.0}), "c": ConfigRecord()})
-    >>> records_of(content, MetricRecord)
-    [{'loss': 1.0}]
-    """
+    """Return the records of one kind."""
     return [record for record in entries(content).values() if type(record) is kind]
 
 
@@ -104,10 +89,7 @@ def copies_to(message: Message, nodes: Iterable[int]) -> list[Message]:
 
 
 def replies_to(messages: Sequence[Message], contents: Sequence[RecordDict]) -> list[Message]:
-    """Return a reply to each message; they must be of one kind and one sending.
-
-    The first is made by Flower, the others share what is the same in all.
-    """
+    """Return a reply to each message of one kind and sending; Flower makes the first one."""
     replies = [Message(contents[0], reply_to=messages[0])]
     shared = replies[0].metadata.__dict__
     for message, content in zip(messages[1:], contents[1:], strict=True):

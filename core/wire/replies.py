@@ -92,10 +92,7 @@ class Replies(MessageTable):
         return self.stack(ARRAYS)
 
     def stack(self, name: str) -> dict[str, NDArray[Any]]:
-        """Return the arrays of a record in all rows, stacked; none if it is in none of them.
-
-        They must fit each other, as those do that went through :meth:`fitting`.
-        """
+        """Return the arrays of a record, which must fit each other, stacked; or none."""
         if name not in self.stacks and name in self.records:
             rows = [from_record(record) for record in self.records[name]]
             self.stacks[name] = {key: _stacked([row[key] for row in rows]) for key in rows[0]}
@@ -105,8 +102,7 @@ class Replies(MessageTable):
     def fitting(self, name: str, like: Arrays) -> dict[int, str]:
         """Stack the arrays of a record that are like others; return the rows that are not, and why.
 
-        What came by wire names a shape of its own: it is compared before anything is allocated.
-        Rows that do not fit are zero.
+        Shapes are compared before anything is allocated. Rows that do not fit are zero.
         """
         if name in self.stacks:
             reason = _misfit(self.stacks[name], like)

@@ -65,10 +65,7 @@ class Requests(MessageTable):
 
     @classmethod
     def of(cls, messages: Iterable[Message]) -> "Requests | None":
-        """Return messages of one kind as a table; None if there are none.
-
-        A table whose messages somebody has looked at is made anew, since they may have changed.
-        """
+        """Return messages of one kind as a table, made anew if they were looked at, or None."""
         if isinstance(messages, Requests) and messages._made is None:
             return messages if len(messages) else None
         rows = list(messages)
@@ -96,10 +93,7 @@ class Requests(MessageTable):
 
     @classmethod
     def joined(cls, parts: Sequence["Requests"]) -> "Requests | None":
-        """Return several tables of one kind as one, in their order; None if there are none.
-
-        Records that all rows share stay shared.
-        """
+        """Return tables of one kind as one, in their order; what all rows share stays shared."""
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
             return parts[0] if parts else None
@@ -194,10 +188,7 @@ class Requests(MessageTable):
             message.metadata.ttl = seconds
 
     def sign(self) -> None:
-        """Give every message a random number: nobody can guess its id, or answer without it.
-
-        It travels as Flower's group id, which every reply, an error too, has from its message.
-        """
+        """Give every message a random number, as its group id: nobody can answer without it."""
         drawn = secrets.token_hex(_NONCE * len(self))
         self.nonces = [drawn[i : i + 2 * _NONCE] for i in range(0, len(drawn), 2 * _NONCE)]
         self._put_nonces(self._made or ())

@@ -1,10 +1,8 @@
 """Random numbers in all that travels, so that nobody can name it beforehand.
 
-The SuperLink keeps records and arrays as objects, called by a hash of their content, and lets every
-enrolled node register any name. Whoever can foresee what will be sent (the settings of the next
-round, a model before its first training) registers it as something else, and the SuperLink refuses
-the true one: that ends the run, or the SuperNode that wanted to reply. The other side takes the
-numbers out again; nothing is counted or compared with them in it.
+The SuperLink calls objects by a hash of their content, and lets every enrolled node register any
+name. Whoever can foresee what will be sent registers it as something else, and the SuperLink
+refuses the true one: that ends the run, or the SuperNode that wanted to reply.
 """
 
 import secrets
@@ -22,10 +20,7 @@ _LENGTH = slice(8, 10)  # where it says how long it is
 
 
 def salted(messages: Iterable[Message]) -> list[Message]:
-    """Return messages that say the same in objects that are new; records that are shared stay so.
-
-    Metadata are those of the messages themselves. Errors are not objects.
-    """
+    """Return messages that say the same in objects that are new; shared records stay shared."""
     salt = secrets.token_bytes(_BYTES)
     made: dict[int, Any] = {}  # most messages share records
 
@@ -52,24 +47,11 @@ def is_salted(message: Message) -> bool:
 
 
 def unsalted(message: Message) -> Message:
-    """Return a message without what :func:`salted` has added, itself changed in place.
-
-    >>> from .flower_private import TaskIdentity
-    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    >>> content = RecordDict({"config": ConfigRecord({"server-round": 1})})
-    >>> (copy,) = salted([Message(content, dst_node_id=7, message_type="train")])
-    >>> len(copy.content["config"]), unsalted(copy).content == content
-    (2, True)
-    """
+    """Return a message without what :func:`salted` has added, itself changed in place."""
     if is_salted(message):
-        message.content = filled(
-            RecordDict,
-            {
-                name: _without_salt(record)
-                for name, record in entries(message.content).items()
-                if name != SALT
-            },
-        )
+        records = entries(message.content).items()
+        own = {name: _without_salt(record) for name, record in records if name != SALT}
+        message.content = filled(RecordDict, own)
     return message
 
 
@@ -92,14 +74,7 @@ def _without_salt(record: Any) -> Any:
 
 
 def _with_comment(data: bytes, salt: bytes) -> bytes:
-    """Return an .npy file with a comment in its header, which is a line of Python.
-
-    >>> import io, numpy as np
-    >>> file = io.BytesIO()
-    >>> np.save(file, np.arange(3))
-    >>> np.load(io.BytesIO(_with_comment(file.getvalue(), bytes(16))))
-    array([0, 1, 2])
-    """
+    """Return an .npy file with a comment in its header, which is a line of Python."""
     start = _LENGTH.stop
     end = start + int.from_bytes(data[_LENGTH], "little")
     header = data[start:end].rstrip() + b" # " + salt.hex().encode()

@@ -32,15 +32,7 @@ class Told(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any] | None, what: str, **lengths: int) -> Self:
-        """Return a record as declared; :class:`BadReply` if it is missing or makes no sense.
-
-        ``lengths`` are those of lists that depend on the run.
-
-        >>> CoresetTold.read({"round": 1, "size": 0, "seconds": 0.1}, "coreset")
-        Traceback (most recent call last):
-        forager.core.wire.schemas.BadReply: coreset: size = 0: input should be greater than or \
-equal to 1
-        """
+        """Return a record with lists of these lengths; :class:`BadReply` if it makes no sense."""
         if values is None:
             raise BadReply(f"{what}: the reply does not say")
         try:
@@ -60,10 +52,7 @@ equal to 1
 
 
 class CoresetTold(Told):
-    """What a client trained on: since which round, how large, how long the choice took.
-
-    In simulation also how much of it is clean and, when it is new, its samples of each class.
-    """
+    """What a client trained on; in simulation also its clean share and, when new, its labels."""
 
     round: Annotated[int, Field(ge=0)]
     size: Annotated[int, Field(ge=1, le=MOST_SAMPLES)]

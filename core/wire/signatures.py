@@ -32,12 +32,7 @@ class Signed:
 
 
 def encode_signature(signature: NDArray[np.uint32], count: int, size: int, tag: int) -> bytes:
-    """Encode the signature of a support with ``count`` indices of a model.
-
-    >>> data = encode_signature(np.array([7, 9], dtype=np.uint32), count=3, size=10, tag=5)
-    >>> decode_signature(data).signature.tolist(), len(data)
-    ([7, 9], 31)
-    """
+    """Encode the signature of a support with ``count`` indices of a model."""
     if signature.dtype != np.uint32 or not 0 < signature.size <= MOST_HASHES:
         raise ValueError(
             f"signature: expected 1 to {MOST_HASHES} values of uint32, "

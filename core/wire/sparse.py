@@ -38,15 +38,10 @@ _NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 
 
 def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
-    """Encode the ``k`` entries of largest magnitude of a flat update.
-
-    - ``update``: one-dimensional floating-point array; other widths are cast to float32.
-    - ``k``: how many entries to keep, 0 to the length of the update.
-    - ``values``: ``"float32"`` (exact) or ``"float16"`` (rounded, half the bytes).
+    """Encode the ``k`` entries of largest magnitude of a flat update, as "float32" or "float16".
 
     Ties go to the lowest index. NaN ranks above infinity, so that a broken update reaches the
-    server as one. ValueError if an argument is out of range, or a kept finite value does not fit
-    the type of values.
+    server as one. ValueError if a kept finite value does not fit the type of values.
 
     >>> data = encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2)
     >>> decode(data)
@@ -63,15 +58,7 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
 def encode_rows(
     updates: NDArray[Any], k: int, values: str = "float32", rest: Floats | None = None
 ) -> list[bytes]:
-    """Encode many updates, the rows of a matrix, each as :func:`encode` does.
-
-    What they say is subtracted from ``rest``, if it is given.
-
-    >>> rest = np.float32([[0.5, -3.0, 0.0, 2.0]])
-    >>> messages = encode_rows(rest.copy(), k=1, rest=rest)
-    >>> rest
-    array([[0.5, 0. , 0. , 2. ]], dtype=float32)
-    """
+    """Encode the rows of a matrix, each as :func:`encode`; subtract what they say from ``rest``."""
     if values not in _CONTENT_OF:
         raise ValueError(f"values must be one of {sorted(_CONTENT_OF)}, got {values!r}")
     content, rows = _CONTENT_OF[values], _checked_updates(updates)
@@ -93,11 +80,8 @@ def encode_rows(
 def decode(data: bytes, size: int | None = None) -> Floats:
     """Decode a message to a dense float32 update with zeros where nothing was kept.
 
-    - ``data``: the message. Values that are not finite are handed on as they are.
-    - ``size``: the expected length. Without it a message may claim up to :data:`MAX_UNASKED_SIZE`.
-
-    :class:`MalformedUpdate` if the bytes are not a sparse update of that size, before anything of
-    that size is allocated.
+    :class:`MalformedUpdate`, before anything large is made, unless it is one of that ``size``;
+    without a size, of at most :data:`MAX_UNASKED_SIZE`. Values that are not finite are handed on.
     """
     message = open_message(data, size)
     if size is None and message.size > MAX_UNASKED_SIZE:
@@ -111,15 +95,7 @@ def decode(data: bytes, size: int | None = None) -> Floats:
 
 
 def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
-    """Decode many messages to the rows of a matrix, each as :func:`decode` does.
-
-    One that is malformed spoils all: :func:`decode` says which.
-
-    >>> rows = np.float32([[0.5, -3.0, 0.0, 2.0], [1.0, 0.0, 0.0, 4.0]])
-    >>> decode_rows(encode_rows(rows, k=1), size=4)
-    array([[ 0., -3.,  0.,  0.],
-           [ 0.,  0.,  0.,  4.]], dtype=float32)
-    """
+    """Decode messages to the rows of a matrix; one that is malformed spoils all."""
     dense = np.zeros((len(messages), size), dtype=np.float32)
     step = max(1, _NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, len(messages), step):
@@ -138,11 +114,7 @@ def _fill(dense: Floats, messages: Sequence[Message]) -> None:
 
 
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
-    """Decode a message to its size, its increasing indices and their values.
-
-    Takes memory in proportion to the message, whatever size it claims. As no index comes twice,
-    an update is added in place by ``reference[indices] += values``.
-    """
+    """Decode a message to size, increasing indices and values, in memory for the message alone."""
     message = open_message(data, size)
     (indices,), (values,) = _read_pairs([message])
     return message.size, indices, values

@@ -57,12 +57,7 @@ class Message(NamedTuple):
 
 
 def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
-    """Encode a strictly increasing array of indices below ``size``.
-
-    >>> data = encode_subset(np.array([2, 3, 7]), size=10)
-    >>> decode_subset(data, size=10)
-    array([2, 3, 7])
-    """
+    """Encode a strictly increasing array of indices below ``size``."""
     checked = _checked_indices(indices, size)
     return seal(Content.INDICES, size, checked.size, *pack_index_rows(checked[None], size))
 
@@ -70,8 +65,7 @@ def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
 def decode_subset(data: bytes, size: int) -> Indices:
     """Decode the set that :func:`encode_subset` wrote, as increasing int64 indices.
 
-    Bytes that are not an index set out of ``size`` raise :class:`MalformedUpdate`. The size is
-    not optional: a full set is a few bytes long, and what it grows to is for the reader to say.
+    Other bytes raise :class:`MalformedUpdate`. A full set is short: the reader must name its size.
     """
     message = open_message(data, size)
     if message.content != Content.INDICES:
@@ -138,11 +132,7 @@ def unpack_index_rows(parts: Sequence[memoryview], size: int, k: int) -> list[In
 
 
 def in_groups(keys: Sequence[Hashable], work: Callable[[list[int]], Iterable[T]]) -> list[T]:
-    """Return what a function finds for the numbers of all entries with one key, by entry.
-
-    >>> in_groups(["a", "b", "a"], lambda numbers: [str(numbers)] * len(numbers))
-    ['[0, 2]', '[1]', '[0, 2]']
-    """
+    """Return what a function finds for the numbers of all entries with one key, by entry."""
     alike: dict[Hashable, list[int]] = {}
     for number, key in enumerate(keys):
         alike.setdefault(key, []).append(number)

@@ -30,33 +30,20 @@ class OtherModel(MalformedSupport):
 
 
 def model_tag(shapes: Mapping[str, Sequence[int]], version: str = "") -> int:
-    """Return the tag of a model: of its parameters' names and shapes in order, and its version.
-
-    >>> layers = {"weight": (10, 4), "bias": (10,)}
-    >>> model_tag(layers) == model_tag(dict(layers)), model_tag(layers) == model_tag(layers, "2")
-    (True, False)
-    """
+    """Return the tag of a model: of its parameters' names and shapes in order, and its version."""
     described = [f"{name}={tuple(int(side) for side in shape)}" for name, shape in shapes.items()]
     return zlib.crc32("\n".join([*described, version]).encode())
 
 
 def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> bytes:
-    """Encode a support of a model.
-
-    >>> data = encode_support(np.array([2, 3, 7]), size=10, tag=5)
-    >>> decode_support(data, size=10, tag=5)
-    array([2, 3, 7])
-    """
+    """Encode a support of a model."""
     return encode_supports([indices], size, tag)[0]
 
 
 def encode_supports(
     supports: Sequence[NDArray[np.integer[Any]]], size: int, tag: int
 ) -> list[bytes]:
-    """Encode many supports of a model, each as :func:`encode_support` does.
-
-    Those of as many indices are encoded together.
-    """
+    """Encode many supports of a model; those of as many indices are encoded together."""
 
     def encoded(numbers: list[int]) -> list[bytes]:
         rows = _checked_indices(np.stack([supports[number] for number in numbers]), size)
@@ -69,12 +56,7 @@ def encode_supports(
 def encode_signed_support(
     indices: NDArray[np.integer[Any]], signs: NDArray[np.integer[Any]], size: int, tag: int
 ) -> bytes:
-    """Encode a support of a model with the sign of the change at each index.
-
-    >>> data = encode_signed_support(np.array([2, 3, 7]), np.array([1, -1, 1]), size=10, tag=5)
-    >>> decode_signed_support(data, size=10, tag=5)
-    (array([2, 3, 7]), array([ 1, -1,  1], dtype=int8))
-    """
+    """Encode a support of a model with the sign of the change at each index."""
     rows, directions = _checked_indices(np.asarray(indices)[None], size), np.asarray(signs)
     if directions.shape != rows.shape[1:] or not np.isin(directions, (-1, 1)).all():
         raise ValueError(f"signs: expected -1 or 1 for each of {rows.size} indices")
@@ -91,10 +73,7 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
 
 
 def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indices]:
-    """Decode many supports of a model, each as :func:`decode_support` does.
-
-    One that is malformed spoils all: :func:`decode_support` says which.
-    """
+    """Decode many supports of a model; one that is malformed spoils all."""
     opened = [_opened(_PLAIN, data, size, tag) for data in messages]
 
     def decoded(numbers: list[int]) -> list[Indices]:

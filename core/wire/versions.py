@@ -15,11 +15,7 @@ _FIRST_HTTP = (1, 40)  # the first version of Flower whose SuperNodes do not spe
 
 @lru_cache(maxsize=1)
 def versions() -> list[str]:
-    """Return names and versions, the app's first; builds of one version count as the same.
-
-    >>> [line.split()[0] for line in versions()]
-    ['forager', 'flwr', 'numpy', 'torch']
-    """
+    """Return names and versions, the app's first; builds of one version count as the same."""
     found = {_APP: __version__}  # which travels with a run, and need not be what is installed
     for package in _PACKAGES:
         try:
@@ -55,21 +51,13 @@ def flower_version() -> str:
 
 
 def nodes_speak(flower: str = "") -> str:
-    """Return how SuperNodes of a version of Flower, by default the one here, reach a SuperLink.
-
-    >>> nodes_speak("1.39.0"), nodes_speak("1.42.0"), nodes_speak("2.0rc1")
-    ('gRPC', 'HTTP', 'HTTP')
-    """
+    """Return how SuperNodes of a version of Flower, by default the one here, reach a SuperLink."""
     numbers = tuple(int(digits) for digits in re.findall(r"\d+", flower or flower_version()))
     return "HTTP" if numbers[:2] >= _FIRST_HTTP else "gRPC"
 
 
 def why_nobody_connects(flower: str = "") -> str:
-    """Return which SuperNodes can reach a server with a version of Flower, and what to check.
-
-    >>> print(why_nobody_connects("1.39.0"))  # doctest: +ELLIPSIS
-    no SuperNode is connected. This server has flwr 1.39.0: SuperNodes up to 1.39 reach it, ...
-    """
+    """Return which SuperNodes can reach a server with a version of Flower, and what to check."""
     here = flower or flower_version()
     if nodes_speak(here) == "gRPC":
         who = (

@@ -126,10 +126,6 @@ def draw(weights: ArrayLike, count: int, rng: np.random.Generator) -> Positions:
 
 
 def known_and_not(rows: NDArray[Any]) -> tuple[Positions, Positions]:
-    """Return the positions of the clients of which an observation is known, and of the others.
-
-    >>> [found.tolist() for found in known_and_not(np.array([[1.0, 2.0], [np.nan, np.nan]]))]
-    [[0], [1]]
-    """
+    """Return the positions of the clients of which an observation is known, and of the others."""
     unknown = np.isnan(rows if rows.ndim > 1 else rows[:, None]).any(axis=1)
     return np.flatnonzero(~unknown), np.flatnonzero(unknown)

@@ -17,11 +17,7 @@ _LARGE = 1_000_000  # clients times clusters from which k-means works on samples
 
 
 def shares_of_labels(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return label counts as shares, so that how much data a client has does not matter.
-
-    >>> shares_of_labels(np.array([[1, 3], [0, 0]])).tolist()
-    [[0.25, 0.75], [0.0, 0.0]]
-    """
+    """Return label counts as shares, so that how much data a client has does not matter."""
     counts = np.asarray(histograms, dtype=np.float64)
     if counts.ndim != 2 or not np.all(np.isfinite(counts) & (counts >= 0)):
         raise ValueError("histogram: expected label counts from 0 on, one row per client")
@@ -30,11 +26,7 @@ def shares_of_labels(histograms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def clusters_of(shares: NDArray[np.float64], clusters: int) -> NDArray[np.intp]:
-    """Return the cluster of each row by k-means, seeded; fewer where fewer rows differ.
-
-    >>> clusters_of(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), 3).tolist()
-    [0, 0, 1]
-    """
+    """Return the cluster of each row by k-means, seeded; fewer where fewer rows differ."""
     clusters = min(clusters, len(np.unique(shares, axis=0)))
     if clusters < 2:
         return np.zeros(len(shares), dtype=np.intp)

@@ -63,11 +63,7 @@ def cosage(
 def most_dissimilar_first(
     scores: NDArray[np.float64], rng: np.random.Generator | None = None
 ) -> Positions:
-    """Return all positions by rising similarity; ties by position or, with ``rng``, at random.
-
-    >>> most_dissimilar_first(np.array([0.5, -1.0, 0.5, 0.0])).tolist()
-    [1, 3, 0, 2]
-    """
+    """Return all positions by rising similarity; ties by position or, with ``rng``, at random."""
     ranking = np.argsort(scores)
     ranked = scores.take(ranking)
     rises = ranked[1:] != ranked[:-1]
@@ -91,9 +87,6 @@ def oldest_of_each_bin(ranking: Positions, ages: NDArray[np.int64], bins: int) -
     """Return the oldest client of each of ``bins`` equal parts of a ranking.
 
     Of several, the one that is ranked first: the most dissimilar.
-
-    >>> oldest_of_each_bin(np.array([3, 1, 0, 2]), np.array([5, 7, 0, 7]), 2).tolist()
-    [3, 0]
     """
     if bins == 0:
         return ranking[:0]

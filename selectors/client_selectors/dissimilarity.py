@@ -11,27 +11,11 @@ from .age import awake
 from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 
-def most_dissimilar(
-    similarity: ArrayLike, count: int, rng: np.random.Generator | None = None
-) -> Positions:
-    """Return the positions of the ``count`` lowest similarities, the lowest first.
-
-    Ties go to the lower position or, with a generator, are broken at random.
-
-    >>> most_dissimilar([0.2, -0.4, 0.9, -0.4], 3).tolist()
-    [1, 3, 0]
-    """
-    return lowest(np.asarray(similarity, dtype=np.float64), count, rng)
-
-
 def sampling_probabilities(similarity: ArrayLike) -> NDArray[np.float64]:
     """Return p_i of eq. 11: proportional to the dissimilarity above the smallest one.
 
     The most similar client has probability 0. If all are alike the draw is uniform. Unknown ones
     have probability 0.
-
-    >>> sampling_probabilities([1.0, 0.0, 0.5, float("nan")]).round(3).tolist()
-    [0.0, 0.667, 0.333, 0.0]
     """
     scores = np.asarray(similarity, dtype=np.float64)
     known = np.isfinite(scores)
@@ -54,7 +38,7 @@ class MostDissimilar(ClientSelector):
 
     def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of the most dissimilar, the most dissimilar first."""
-        return most_dissimilar(candidates.observed("similarity"), count, rng)
+        return lowest(candidates.observed("similarity"), count, rng)
 
 
 class MostDissimilarAfterCooldown(MostDissimilar):

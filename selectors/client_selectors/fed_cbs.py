@@ -22,11 +22,7 @@ _BALANCED = 1e-9  # QCID below which sets are alike
 
 
 def imbalance(pooled: ArrayLike, counts: ArrayLike) -> Floats:
-    """Return the QCID of what is pooled already with the data of each client; 1 without any data.
-
-    >>> imbalance([9, 0], [[0, 9], [9, 0], [0, 0]]).tolist()
-    [0.0, 0.5, 0.5]
-    """
+    """Return the QCID of what is pooled already with each client's data; 1 without any data."""
     rows, base = np.asarray(counts, dtype=np.float64), np.asarray(pooled, dtype=np.float64)
     squares = np.einsum("ij,ij->i", rows, rows) + 2 * rows @ base + base @ base
     totals = rows.sum(axis=1) + base.sum()

@@ -23,10 +23,6 @@ def covariance_factors(changes: Floats, dimension: int = 15) -> tuple[Floats, fl
 
     The paper's linear kernel on embeddings of ``dimension`` numbers, plus noise. It fits them by
     gradient ascent; the maximum of that likelihood is known (Tipping and Bishop, 1999).
-
-    >>> factors, noise = covariance_factors(np.array([[1.0, 1.0, 0.0], [-1.0, -1.0, 0.0]]))
-    >>> (factors @ factors.T + noise * np.eye(3)).round(3).tolist()
-    [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
     centred = changes - changes.mean(axis=0)
     _, singular, directions = np.linalg.svd(centred, full_matrices=False)

@@ -37,12 +37,7 @@ def label_entropies(updates: ArrayLike, temperature: float = 0.5) -> Floats:
 
 
 def clusters(updates: ArrayLike, entropies: Floats, number: int, weight: float) -> NDArray[np.intp]:
-    """Return clusters by ``angle(db_i, db_j) + weight * |H_i - H_j|`` (eq. 9).
-
-    >>> rows = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]
-    >>> clusters(rows, np.zeros(3), 2, 10.0).tolist()
-    [0, 0, 1]
-    """
+    """Return clusters by ``angle(db_i, db_j) + weight * |H_i - H_j|`` (eq. 9)."""
     rows = np.asarray(updates, dtype=np.float64)
     if number >= len(rows) or len(rows) < 2:
         return np.arange(len(rows))

@@ -1,9 +1,8 @@
 """Rules that need to know nothing of a client: a uniform draw, everyone, or in turn."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .base import Candidates, ClientSelector
+from .base import Candidates, ClientSelector, Positions
 
 
 class Uniform(ClientSelector):
@@ -13,9 +12,7 @@ class Uniform(ClientSelector):
     [2, 3]
     """
 
-    def select(
-        self, candidates: Candidates, count: int, rng: np.random.Generator
-    ) -> NDArray[np.intp]:
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return positions drawn without replacement, in ascending order."""
         count = min(count, len(candidates))
         return np.sort(rng.choice(len(candidates), size=count, replace=False)).astype(np.intp)
@@ -28,9 +25,7 @@ class Everyone(ClientSelector):
     [0, 1, 2]
     """
 
-    def select(
-        self, candidates: Candidates, count: int, rng: np.random.Generator
-    ) -> NDArray[np.intp]:
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return all positions, or the first ``count`` if the caller allows fewer."""
         return np.arange(min(count, len(candidates)))
 
@@ -53,9 +48,7 @@ class RoundRobin(ClientSelector):
         self._last: dict[str, int] = {}
         self._turn = 0
 
-    def select(
-        self, candidates: Candidates, count: int, rng: np.random.Generator
-    ) -> NDArray[np.intp]:
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions whose turn it is, in ascending order."""
         last = np.array([self._last.get(key, -1) for key in candidates.keys], dtype=np.int64)
         chosen = np.argsort(last, kind="stable")[:count]

@@ -58,11 +58,7 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
 
 
 def _commonness(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean share of places at which each row agrees with all rows that are known.
-
-    >>> _commonness(np.array([[1.0, 2.0], [1.0, 3.0], [np.nan, np.nan]]))[:2].tolist()
-    [0.75, 0.75]
-    """
+    """Return the mean share of places at which each row agrees with all rows that are known."""
     known = np.count_nonzero(~np.isnan(rows).any(axis=1))
     total = np.zeros(len(rows))
     for place in rows.T:

@@ -109,10 +109,6 @@ class Affinity:
         """Return the recorded cohorts that cannot have come from this server.
 
         Those below a leaf can: the server may have gone back to a state before a split.
-
-        >>> tree = CohortTree.of_leaves(["0.0", "0.1"])
-        >>> Affinity({"0.1.0": AffinityRecord(), "0.7": AffinityRecord()}).strange(tree)
-        ['0.7']
         """
         return [c for c in self.records if c not in tree and tree.children(tree.nearest(c))]
 
@@ -128,13 +124,7 @@ class Affinity:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; it may come from a stranger.
-
-        >>> Affinity().load_state_dict({"cohorts": ["0"], "rewards": [math.nan], "indices": [0],
-        ...                             "known": [True], "serial": 1})
-        Traceback (most recent call last):
-        ValueError: rewards: expected finite numbers, got [nan]
-        """
+        """Take back what :meth:`state_dict` returned; it may come from a stranger."""
         columns = [list(state[name]) for name in ("cohorts", "rewards", "indices", "known")]
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"records: columns of {[len(c) for c in columns]} entries")

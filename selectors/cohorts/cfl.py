@@ -28,9 +28,6 @@ def stationary_but_torn(
     - ``updates`` (one row per client): in their true scale; sketches will do.
     - ``mean_below``, ``max_above``: lengths, epsilon 1 and 2. They depend on the model and the
       learning rate.
-
-    >>> stationary_but_torn([[2.0, 0.1], [-2.0, 0.0]]), stationary_but_torn([[2.0, 0.1]])
-    (True, False)
     """
     rows = finite_rows(updates)
     if len(rows) == 0:
@@ -43,9 +40,6 @@ def bipartition(updates: ArrayLike) -> tuple[Positions, Positions]:
     """Return two sets of positions, so that the least alike are apart.
 
     By complete linkage of cosines. The first set holds the first client.
-
-    >>> [part.tolist() for part in bipartition([[1, 0.1], [-1, 0], [1, 0], [-1, 0.1]])]
-    [[0, 2], [1, 3]]
     """
     points = unit_rows(updates)
     if len(points) < 2:

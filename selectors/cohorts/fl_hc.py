@@ -35,9 +35,6 @@ def hierarchical_clusters(
     - ``metric``: euclidean, manhattan or cosine.
     - ``method``: which distance of two clusters counts: average, complete, single or (euclidean
       only) ward.
-
-    >>> hierarchical_clusters([[0.0], [9.0], [0.2], [9.1]], threshold=1.0).tolist()
-    [0, 1, 0, 1]
     """
     one_of(_METRICS, metric=metric)
     one_of(_LINKAGES, method=method)

@@ -24,11 +24,7 @@ _SEED = 0
 
 
 def pretrained(groups: int, clients: int) -> int:
-    """Return how many clients train alone before the first round.
-
-    >>> pretrained(groups=3, clients=100), pretrained(groups=3, clients=20)
-    (60, 20)
-    """
+    """Return how many clients train alone before the first round."""
     return min(20 * groups, clients)
 
 
@@ -36,9 +32,6 @@ def decomposed_cosine(updates: ArrayLike, directions: int) -> Floats:
     """Return the cosines of each update with the main directions of all of them.
 
     The directions are the first right singular vectors: a client is described by a few numbers.
-
-    >>> decomposed_cosine([[3.0, 0.0], [2.0, 0.0], [0.0, 1.0]], 1).round(3).tolist()
-    [[1.0], [1.0], [0.0]]
     """
     rows = np.asarray(updates, dtype=np.float64)
     unit = unit_rows(rows)
@@ -57,9 +50,6 @@ def group_clients(updates: ArrayLike, groups: int) -> NDArray[np.intp]:
     """Return the group of each client, by k-means of the decomposed cosines.
 
     Fewer groups where fewer clients differ.
-
-    >>> group_clients([[1, 0.1], [0, 1], [1, 0], [0.1, 1]], 2).tolist()
-    [0, 1, 0, 1]
     """
     cosines = decomposed_cosine(updates, groups)
     distinct = len(np.unique(cosines.round(9), axis=0))

@@ -18,9 +18,6 @@ def best_model(losses: ArrayLike) -> NDArray[np.intp]:
     """Return the model of the lowest loss for each client; -1 if no loss is a number.
 
     - ``losses`` (one row per client): ties go to the lower number.
-
-    >>> best_model([[0.3, 0.2], [0.1, np.nan], [np.nan, np.nan]]).tolist()
-    [1, 0, -1]
     """
     values = np.asarray(losses, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] < 1:

@@ -23,9 +23,6 @@ def wrong_cluster(distances: ArrayLike, claimed: ArrayLike, margin: float = 0.25
 
     - ``claimed``: the cluster that the request names; -1 for none.
     - ``margin``: how much farther: by that share of the distance to the nearest.
-
-    >>> wrong_cluster([[0.2, 1.4], [0.9, 1.0], [0.2, 1.4]], [1, 1, -1]).tolist()
-    [True, False, False]
     """
     lengths, labels = np.asarray(distances, dtype=np.float64), np.asarray(claimed, dtype=np.intp)
     if (
@@ -47,9 +44,6 @@ def wrong_cohort(
 
     To fit well is to have a reward above what a split alone gives: clients that were sorted wrongly
     and those that only just entered are honest.
-
-    >>> wrong_cohort([-2.0, -2.0, 0.1], [0.9, 0.1, 0.9], [True, True, True]).tolist()
-    [True, False, False]
     """
     fits = np.asarray(known, dtype=np.bool_) & (np.asarray(rewards, dtype=np.float32) > _FITS)
     with np.errstate(invalid="ignore"):  # no reward, no contradiction

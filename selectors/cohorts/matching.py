@@ -50,11 +50,7 @@ def _largest(values: NDArray[Any], rng: np.random.Generator) -> Positions:
 
 
 def equal_shares(count: int, leaves: int, turn: int = 0) -> list[int]:
-    """Return how many participants each leaf gets; who gets one more changes with ``turn``.
-
-    >>> equal_shares(11, 3), equal_shares(11, 3, turn=2), equal_shares(1, 3)
-    ([4, 4, 3], [4, 3, 4], [1, 0, 0])
-    """
+    """Return how many participants each leaf gets; who gets one more changes with ``turn``."""
     if count < 0 or leaves < 1:
         raise ValueError(f"count, leaves: expected at least 0 and 1, got {count} and {leaves}")
     share, more = divmod(count, leaves)
@@ -81,11 +77,7 @@ def proportional_shares(count: int, sizes: Sequence[int], turn: int = 0) -> list
 
 
 def grouped(keys: Sequence[str], chosen: Positions, leaves: Sequence[str]) -> dict[str, list[str]]:
-    """Return the clients of each leaf, in their order.
-
-    >>> grouped(["a", "b", "c"], np.array([1, 0, 1]), ["0.0", "0.1"])
-    {'0.0': ['b'], '0.1': ['a', 'c']}
-    """
+    """Return the clients of each leaf, in their order."""
     names = np.array([*keys, None], dtype=object)  # one more: keys alone might look like a matrix
     return {leaf: names[:-1][chosen == column].tolist() for column, leaf in enumerate(leaves)}
 
@@ -100,14 +92,7 @@ class Claims:
 
     @classmethod
     def of(cls, requests: Sequence[Affinity | None], tree: CohortTree) -> "Claims":
-        """Return what requests say; a client that sent none has no preference.
-
-        >>> tree, request = CohortTree.of_leaves(["0.0", "0.1"]), Affinity()
-        >>> from .affinity import Feedback
-        >>> request.learn(Feedback("0.1", 1.0, index=-1, serial=1), tree)
-        >>> Claims.of([request, None], tree).rewards.tolist()
-        [[0.0, 0.20000000298023224], [0.0, 0.0]]
-        """
+        """Return what requests say; a client that sent none has no preference."""
         leaves, shape = tree.leaves(), (len(requests), len(tree.leaves()))
         indices = np.full(shape, NO_INDEX, dtype=np.int16)
         blank = cls(np.zeros(shape, dtype=np.float32), indices, np.zeros(shape, dtype=np.bool_))

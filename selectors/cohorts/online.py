@@ -53,11 +53,7 @@ def assign(
 
 
 def first_labels(updates: ArrayLike, parts: int) -> Labels:
-    """Return clusters by k-means of directions; fewer where fewer directions differ.
-
-    >>> first_labels([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [0.0, 0.0]], 3).tolist()
-    [0, 0, 1, -1]
-    """
+    """Return clusters by k-means of directions; fewer where fewer directions differ."""
     points = unit_rows(updates)
     labels = np.full(len(points), _UNLABELLED, dtype=np.intp)
     directed = _directed(points)
@@ -76,10 +72,6 @@ def best_parts(updates: ArrayLike, most: int, exponent: float = 1.0) -> tuple[La
     Lemma 4.1 asks that heterogeneity falls in proportion to the number of parts: the best number
     is that with the smallest ``J(parts) * parts ** exponent``. J is taken per degree of freedom, as
     clusters of one would always have none.
-
-    >>> labels, parts = best_parts([[1, 0.1], [1, 0], [0, 1], [0.1, 1], [-1, 0], [-1, 0.1]], 4)
-    >>> labels.tolist(), parts
-    ([0, 0, 1, 1, 2, 2], 3)
     """
     points = unit_rows(updates)
     tried = [first_labels(points, parts) for parts in range(2, most + 1)]

@@ -94,11 +94,7 @@ class Projection:
 
 
 def unit_rows(points: ArrayLike) -> Floats:
-    """Return each row at length one, so that only its direction counts; a zero row stays zero.
-
-    >>> unit_rows([[3.0, 4.0], [0.0, 0.0]]).tolist()
-    [[0.6, 0.8], [0.0, 0.0]]
-    """
+    """Return each row at length one, so that only its direction counts; a zero row stays zero."""
     rows = finite_rows(points)
     # First by the largest entry: squares of huge or tiny numbers would not fit.
     largest = np.max(np.abs(rows), axis=1, keepdims=True, initial=0.0)
@@ -113,9 +109,6 @@ def _fair_shares(sizes: list[int], total: int) -> list[int]:
 
     So a large layer shows more than a small one, but less of itself. What a layer does not need
     goes to the larger ones.
-
-    >>> _fair_shares([10, 10_000, 40_000], 310)
-    [10, 100, 200]
     """
     shares, left = [0] * len(sizes), total
     weights = sum(size**0.5 for size in sizes)

@@ -31,23 +31,14 @@ def instant_reward(distances: ArrayLike) -> Floats:
 
 
 def decayed(reward: ArrayLike, instant: ArrayLike, rate: float = 0.2) -> Floats:
-    """Return ``R = rate * dR + (1 - rate) * R``, the reward after a round (section 4.3).
-
-    >>> float(decayed(0.0, -3.0)), float(decayed(1.0, 1.0))
-    (-0.6000000000000001, 1.0)
-    """
+    """Return ``R = rate * dR + (1 - rate) * R``, the reward after a round (section 4.3)."""
     shares(rate=rate)
     before, new = np.asarray(reward, dtype=np.float64), np.asarray(instant, dtype=np.float64)
     return np.asarray(rate * new + (1 - rate) * before)
 
 
 def known_centre(points: Floats, known: NDArray[np.bool_]) -> Floats:
-    """Return where the cohort is: the mean of its known members, of everyone if there is but one.
-
-    >>> points = np.array([[0.0, 1.0], [2.0, 1.0], [9.0, 9.0]])
-    >>> known_centre(points, np.array([True, True, False])).tolist()
-    [1.0, 1.0]
-    """
+    """Return where the cohort is: the mean of its known members, of everyone if there is one."""
     members = points[known] if np.count_nonzero(known) >= 2 else points
     centre: Floats = members.mean(axis=0)
     return centre
@@ -58,9 +49,6 @@ def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> f
 
     The round is that of the cohort. (Line 29 of algorithm 1, taken literally, would explore ever
     more; the text says less.)
-
-    >>> exploration_rate(0), round(exploration_rate(100), 4)
-    (0.3, 0.1098)
     """
     at_least(0, round=round)
     shares(initial=initial, decay=decay)
@@ -74,7 +62,7 @@ def predicted(before: float, instant: float, distance: int) -> float:
 
     - ``before``: what was expected of it so far, R.
     - ``instant``: reward that the cohort gave which was tried, dR.
-    - ``distance``: :meth:`forager.selectors.cohorts.tree.CohortTree.distance` of the two.
+    - ``distance``: :func:`forager.selectors.cohorts.tree.path_distance` of the two.
 
     Figure 7:
 

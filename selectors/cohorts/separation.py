@@ -43,11 +43,7 @@ class Separation:
     rivalled: bool = False  # whether another number of groups is almost as clear
 
     def clear(self, limit: float) -> bool:
-        """Return whether there are groups.
-
-        >>> Separation(np.array([0, 1]), 2, 0.05, 0.2, 1).clear(limit=0.15)
-        True
-        """
+        """Return whether there are groups."""
         # Where noise leaves next to nothing to compare, nothing within groups means nothing.
         within = max(self.within, _ALIKE)
         return self.parts > 1 and within <= limit and within < _MARGIN * self.chance

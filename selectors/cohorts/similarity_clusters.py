@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import AffinityPropagation
 from sklearn.exceptions import ConvergenceWarning
 
-_SLOWER = (0.75, 0.9)  # dampings tried when the messages do not converge
+_DAMPINGS = (0.5, 0.75, 0.9)  # the next where the messages swing and do not settle
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,11 @@ class SimilarityClusters:
 
 
 def similarity_clusters(
-    similarity: ArrayLike,
-    preference: float | None = None,
-    damping: float = 0.5,
-    iterations: int = 200,
-    seed: int = 0,
+    similarity: ArrayLike, iterations: int = 200, seed: int = 0
 ) -> SimilarityClusters:
     """Return clusters by affinity propagation.
 
     - ``similarity``: larger is more alike; the diagonal is not looked at.
-    - ``preference``: how readily a client stands for others: the larger, the more clusters. The
-      median of the similarities if not given.
-    - ``damping``: from 0.5 to below 1; raised where the messages swing and do not settle.
     - ``iterations``: at most.
 
     >>> alike = [[1, 0.9, 0.1, 0.2], [0.9, 1, 0.1, 0.1], [0.1, 0.1, 1, 0.8], [0.2, 0.1, 0.8, 1]]
@@ -46,17 +39,14 @@ def similarity_clusters(
     matrix = np.asarray(similarity, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.all(np.isfinite(matrix)):
         raise ValueError(f"similarity: expected a square of finite numbers, got {matrix.shape}")
-    if not 0.5 <= damping < 1:
-        raise ValueError(f"damping: expected 0.5 to below 1, got {damping!r}")
     others = matrix[~np.eye(len(matrix), dtype=np.bool_)]
     if others.size == 0 or np.ptp(others) <= 1e-9:  # one client, or all the same to each other
         return _one_cluster(len(matrix), converged=True)
-    wanted = float(np.median(others)) if preference is None else preference
-    for slower in (damping, *(d for d in _SLOWER if d > damping)):
+    for damping in _DAMPINGS:
         method = AffinityPropagation(
-            damping=slower,
+            damping=damping,
             max_iter=iterations,
-            preference=wanted,
+            preference=float(np.median(others)),
             affinity="precomputed",
             random_state=seed,
         )

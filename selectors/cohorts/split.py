@@ -44,11 +44,7 @@ class Gain:
 
 
 def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:
-    """Return what a split of labelled participants would gain; those without a label are left out.
-
-    >>> gain_of([[0.0], [0.0], [4.0], [4.0]], np.array([0, 0, 1, 1]), 2)
-    Gain(before=4.0, after=0.0, parts=2, smallest_share=0.5)
-    """
+    """Return what a split of labelled participants would gain; who has no label is left out."""
     labelled = labels >= 0
     count = int(np.count_nonzero(labelled))
     if count == 0:

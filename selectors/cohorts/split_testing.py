@@ -221,12 +221,6 @@ class SplitTest:
         It is compared with the members of the leaf that took part in that round, as far as they are
         remembered. That the leaf was not split meanwhile, and that the client was not seen in that
         round, is checked here. The next round of the leaf judges with it.
-
-        >>> cohorts = SplitTest()
-        >>> seen = cohorts.observe("0", ["a", "b"], [[1.0, 0.1], [1.0, 0.0]], population=3, round=7)
-        >>> cohorts.observe_late("0", "c", [0.0, 1.0], round=7)
-        >>> cohorts.observe("0", ["a"], [[1.0, 0.0]], population=3, round=8).reason
-        '1 participants per round are too few for more cohorts of 10'
         """
         if leaf not in self._leaves:
             return

@@ -14,21 +14,13 @@ ROOT = "0"
 
 
 def parent_of(cohort: str) -> str | None:
-    """Return the path one level up, or nothing for a path of one number.
-
-    >>> parent_of("0.1.0"), parent_of("0")
-    ('0.1', None)
-    """
+    """Return the path one level up, or nothing for a path of one number."""
     above, dot, _ = cohort.rpartition(".")
     return above if dot else None
 
 
 def in_order(cohorts: Iterable[str]) -> list[str]:
-    """Return paths in the order of their numbers, a parent before its children.
-
-    >>> in_order(["0.10", "0.2", "0"])
-    ['0', '0.2', '0.10']
-    """
+    """Return paths in the order of their numbers, a parent before its children."""
     return sorted(cohorts, key=lambda cohort: [int(number) for number in cohort.split(".")])
 
 
@@ -49,11 +41,7 @@ class CohortTree:
 
     @classmethod
     def of_leaves(cls, leaves: Iterable[str]) -> "CohortTree":
-        """Return the tree that has these leaves.
-
-        >>> CohortTree.of_leaves(["0.1.0", "0.1.1", "0.0"]).children("0")
-        ['0.0', '0.1']
-        """
+        """Return the tree that has these leaves."""
         leaves, tree = list(leaves), cls()
         for leaf in leaves:
             if not _is_path(leaf):
@@ -84,11 +72,7 @@ class CohortTree:
         return list(self._children[self._checked(cohort)])
 
     def split(self, leaf: str, parts: int, first: int = 0) -> list[str]:
-        """Replace a leaf by its children, numbered from ``first`` on, and return them.
-
-        >>> CohortTree().split("0", 2, first=4)
-        ['0.4', '0.5']
-        """
+        """Replace a leaf by its children, numbered from ``first`` on, and return them."""
         if self._children[self._checked(leaf)]:
             raise ValueError(f"leaf: cohort {leaf!r} was split before into {self._children[leaf]}")
         if parts < 2 or first < 0:
@@ -97,15 +81,6 @@ class CohortTree:
         below = self._children | {leaf: children} | {child: [] for child in children}
         self._children = {cohort: below[cohort] for cohort in in_order(below)}
         return list(children)
-
-    def distance(self, explored: str, other: str) -> int:
-        """Return how far above ``explored`` the lowest cohort is that holds both (section 4.3).
-
-        >>> tree = CohortTree.of_leaves(["0.0.0", "0.0.1", "0.1"])
-        >>> tree.distance("0.0.1", "0.0.0"), tree.distance("0.0.1", "0.1")
-        (1, 2)
-        """
-        return path_distance(self._checked(explored), self._checked(other))
 
     def nearest(self, cohort: str) -> str:
         """Return the cohort if there is one of that name, else the lowest there is above it.
@@ -117,15 +92,6 @@ class CohortTree:
         ('0.1', '0', '0')
         """
         return next((name for name in [cohort, *_ancestors(cohort)] if name in self), ROOT)
-
-    def below(self, cohort: str) -> list[str]:
-        """Return the leaves below a cohort; a leaf is below itself.
-
-        >>> CohortTree.of_leaves(["0.0", "0.1.0", "0.1.1"]).below("0.1")
-        ['0.1.0', '0.1.1']
-        """
-        inside = self._checked(cohort) + "."
-        return [leaf for leaf in self.leaves() if leaf == cohort or leaf.startswith(inside)]
 
     def _checked(self, cohort: str) -> str:
         if cohort not in self._children:
@@ -196,7 +162,7 @@ class Membership:
 
 
 def path_distance(explored: str, other: str) -> int:
-    """Return the distance of two cohorts by their names alone; :meth:`CohortTree.distance`.
+    """Return how far above ``explored`` the lowest cohort is that holds both (section 4.3).
 
     >>> path_distance("0.0.1", "0.1.0")
     2

@@ -19,9 +19,6 @@ def budget_count(budget: float, size: int) -> int:
     - ``budget``: a share if below 1 (rounded, but at least one sample), a whole number of samples
       otherwise.
     - ``size``: how many samples there are.
-
-    >>> budget_count(0.1, 256), budget_count(0.01, 20), budget_count(40, 256), budget_count(40, 7)
-    (26, 1, 40, 7)
     """
     if not 0 <= budget < math.inf or (budget >= 1 and budget != int(budget)):
         raise ValueError(
@@ -62,9 +59,6 @@ def split_equally(counts: ArrayLike, budget: int) -> Counts:
 
     What a class has no samples for goes to the others, again in equal parts. What cannot be divided
     goes to the lower classes. The parts add up as those of :func:`split_budget` do.
-
-    >>> split_equally([33, 33, 34], 10).tolist(), split_equally([1, 0, 20, 30], 10).tolist()
-    ([4, 3, 3], [1, 0, 5, 4])
     """
     sizes = _checked_counts(counts)
     at_least(0, budget=index(budget))
@@ -86,9 +80,6 @@ def class_budgets(
 
     Their part goes to the others. They get only what the others cannot use. Parts are in proportion
     to the classes' sizes, or ``equal``.
-
-    >>> class_budgets([2, 50, 50], 10).tolist(), class_budgets([2, 4, 3], 8).tolist()
-    ([0, 5, 5], [1, 4, 3])
     """
     sizes = _checked_counts(counts)
     split = split_equally if equal else split_budget

@@ -54,9 +54,6 @@ def own_means(gradients: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the mean gradient of each label that a client has, NaN for a label without samples.
 
     For want of the server's. Rows that are not finite are left out.
-
-    >>> own_means([[1.0], [3.0], [np.nan], [5.0]], [0, 0, 0, 2]).tolist()
-    [[2.0], [nan], [5.0]]
     """
     rows, classes = _matrix(gradients, "gradients"), np.asarray(labels)
     usable = np.isfinite(rows).all(axis=1)

@@ -35,11 +35,7 @@ def running_predictions(before: ArrayLike | None, seen: ArrayLike) -> Floats:
 
 
 def label_weights(predictions: ArrayLike, labels: ArrayLike, sharpness: float = 1.0) -> Floats:
-    """Return how much each sample counts: the probability of its label over that of the likeliest.
-
-    >>> label_weights([[0.8, 0.2], [0.1, 0.9]], [0, 0]).round(3).tolist()
-    [1.0, 0.111]
-    """
+    """Return how much each sample counts: the probability of its label over the highest one."""
     rows = np.asarray(predictions, dtype=np.float64)
     own = rows[np.arange(len(rows)), np.asarray(labels)]
     shares = own / np.maximum(rows.max(axis=1), np.finfo(np.float64).tiny)

@@ -44,9 +44,7 @@ Positions = NDArray[np.intp]
 
 RULES = ("distance", "projection")
 RESIDUALS = ("mean", "total", "plain-mean", "printed")
-DEPENDENT = (
-    1e-12  # share of a squared norm that rounding alone may leave of a combination of others
-)
+DEPENDENT = 1e-12  # share of a squared norm that rounding may leave of a combination of others
 
 
 @dataclass(frozen=True)
@@ -97,15 +95,6 @@ def matching_pursuit(
     ([1, 0], [1.0, 1.0], [1.0, 0.0])
     >>> matching_pursuit(gradients, [1.0, 2.0], budget=1, rule="projection").indices.tolist()
     [2]
-
-    The plain mean of the second and third of these is the target. A weighted sum needs only the
-    second; little is missing then, and the smallest gradient is nearest to it.
-
-    >>> gradients = [[0.1], [3.0], [1.0]]
-    >>> for residual in ("mean", "plain-mean"):
-    ...     print(matching_pursuit(gradients, [2.0], 2, residual=residual).indices.tolist())
-    [1, 0]
-    [1, 2]
     """
     rows, goal = _checked_vectors(gradients, target)
     _check_settings(budget, rule, ridge, tolerance, step, residual)

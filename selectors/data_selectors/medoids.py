@@ -41,11 +41,7 @@ def facility_location(features: ArrayLike, budget: int) -> Positions:
 
 
 def cluster_sizes(features: ArrayLike, chosen: Positions) -> NDArray[np.int64]:
-    """Return for how many samples each chosen one is the nearest, its weight.
-
-    >>> cluster_sizes([[0.0], [1.0], [2.0], [9.0], [10.0]], np.array([3, 1])).tolist()
-    [2, 3]
-    """
+    """Return for how many samples each chosen one is the nearest, its weight."""
     rows, usable = finite_rows(features)
     if len(chosen) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -84,11 +80,7 @@ def greedy_medoids(features: ArrayLike, budget: int, measure: Measure) -> Positi
 
 
 def finite_rows(features: ArrayLike) -> tuple[Distances, Positions]:
-    """Return the rows without those that are not finite, and where they are.
-
-    >>> finite_rows([[1.0], [float("nan")], [3.0]])[1].tolist()
-    [0, 2]
-    """
+    """Return the rows without those that are not finite, and where they are."""
     rows = np.asarray(features)
     if rows.ndim != 2:
         raise ValueError(f"features: expected one row per sample, got shape {rows.shape}")
@@ -202,11 +194,7 @@ def crust(gradients: ArrayLike, budget: int, radius: float) -> Positions:
 
 
 def neighbour_counts(gradients: ArrayLike, chosen: Positions, radius: float) -> NDArray[np.int64]:
-    """Return how many samples are within the radius of each chosen one, itself too: its weight.
-
-    >>> neighbour_counts([[0.0], [0.1], [0.2], [5.0]], np.array([1, 3]), radius=1.0).tolist()
-    [3, 1]
-    """
+    """Return how many samples are within the radius of each chosen one, itself too: its weight."""
     rows, usable = finite_rows(gradients)
     if len(chosen) == 0:
         return np.zeros(0, dtype=np.int64)

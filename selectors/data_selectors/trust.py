@@ -103,11 +103,7 @@ def remembered(
 
 
 def certainty(trust: ArrayLike) -> Floats:
-    """Return the trust in each label by the judge who doubts it more; 1 is just enough.
-
-    >>> certainty([[0.4, 0.8, 0.2], [0.4, 0.1, 0.4]]).tolist()
-    [1.0, 0.5, 0.5]
-    """
+    """Return the trust in each label by the judge who doubts it more; 1 is just enough."""
     server, model = np.asarray(trust, dtype=np.float64)
     least: Floats = np.minimum(server / SERVER, model / MODEL)
     return least

@@ -88,13 +88,7 @@ def cosine_matrix(vectors: Sequence[ArrayLike]) -> Floats:
 
 
 def distance_matrix(vectors: Sequence[ArrayLike]) -> Floats:
-    """Return the distances of all pairs of vectors; equal vectors are at distance 0.
-
-    >>> distance_matrix([[0, 0], [3, 4], [3, 4]])
-    array([[0., 5., 5.],
-           [5., 0., 0.],
-           [5., 0., 0.]])
-    """
+    """Return the distances of all pairs of vectors; equal vectors are at distance 0."""
     products = gram_matrix(vectors, centred=True)
     sizes = np.diag(products)
     sums = sizes[:, None] + sizes
@@ -106,9 +100,6 @@ def similarity_from_distance(distances: ArrayLike) -> Floats:
     """Return ``1 / (1 + d / m)`` for each distance d, where m is the median of all pairs.
 
     It falls from 1 at distance 0, is 0.5 at the median, and does not depend on the unit.
-
-    >>> similarity_from_distance([[0, 1, 3], [1, 0, 1], [3, 1, 0]])[0]
-    array([1.  , 0.5 , 0.25])
     """
     values = np.asarray(distances, dtype=np.float64)
     pairs = values[np.triu_indices(len(values), k=1)]

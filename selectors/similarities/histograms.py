@@ -13,18 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 
-def js_divergence(p: ArrayLike, q: ArrayLike) -> float:
-    """Return the Jensen-Shannon divergence of two histograms, in bits: from 0 to 1.
-
-    Histograms may be counts or shares.
-
-    >>> js_divergence([5, 5, 0], [1, 1, 0]), js_divergence([1, 0], [0, 1])
-    (0.0, 1.0)
-    """
-    shares = _shares([p, q])
-    return float(_js(shares[0], shares[1]))
-
-
 def histogram_similarity(histograms: Sequence[ArrayLike]) -> Floats:
     """Return the oracle: the similarity of all pairs of clients by their label histograms.
 

@@ -58,9 +58,6 @@ def top_k_supports(
     - ``importance`` (shape (n, M)): one row per client.
     - ``k`` (shape (n,)): how many indices, for all or for each.
     - ``layers``: as for :func:`top_k_support`.
-
-    >>> [support.tolist() for support in top_k_supports([[1.0, 3.0, 2.0], [0.0, 0.0, 0.0]], 2)]
-    [[1, 2], []]
     """
     rows = _checked_rows(importance)
     counts = _checked_counts(k, *rows.shape) * rows.any(axis=1)
@@ -80,11 +77,7 @@ def top_k_supports(
 
 
 def layer_budgets(sizes: ArrayLike, k: int) -> Indices:
-    """Return how many of ``k`` indices each layer gets: in proportion, largest remainders first.
-
-    >>> layer_budgets([3, 2, 5], 5)
-    array([2, 1, 2])
-    """
+    """Return how many of ``k`` indices each layer gets: in proportion, largest remainders first."""
     counts = np.asarray(sizes, dtype=np.int64)
     shares, remainders = np.divmod(counts * k, counts.sum())
     left = k - int(shares.sum())
@@ -118,9 +111,6 @@ def overlaps_with(reference: ArrayLike, updates: ArrayLike, k: int | None = None
     """Return the overlap of the ``k`` largest entries of each update with those of a reference.
 
     By absolute values; what is 0 is in no support. NaN where an update is not finite.
-
-    >>> overlaps_with([0.0, -3.0, 2.0, 0.1], [[1.0, 9.0, -9.0, 0.0], [9.0, 0.0, 0.0, 9.0]], k=2)
-    array([1., 0.])
     """
     rows = np.abs(np.vstack([np.asarray(reference)[None], np.asarray(updates)]))
     finite = np.isfinite(rows).all(axis=1)
@@ -166,11 +156,7 @@ def centred_overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = 
 
 
 def stability(supports: Sequence[ArrayLike]) -> float:
-    """Return the mean overlap of all pairs of a client's resampled supports, eq. 1.
-
-    >>> round(stability([[0, 1], [0, 1], [1, 2]]), 4)
-    0.6667
-    """
+    """Return the mean overlap of all pairs of a client's resampled supports, eq. 1."""
     if len(supports) < 2:
         raise ValueError(f"supports: expected two or more to compare, got {len(supports)}")
     pairs = np.triu_indices(len(supports), k=1)
@@ -215,11 +201,7 @@ def choose_k(
 
 
 def choose_ks(importance: ArrayLike, coverage: float, k_max: int) -> Indices:
-    """Return :func:`choose_k` of every row, without resamples.
-
-    >>> choose_ks([[4.0, 3.0, 2.0, 1.0], [9.0, 0.0, 1.0, 0.0]], coverage=0.7, k_max=4)
-    array([2, 1])
-    """
+    """Return :func:`choose_k` of every row, without resamples."""
     rows = _checked_rows(importance)
     if rows.size and rows.min() < 0:
         raise ValueError(f"importance: expected numbers from 0 on, got {rows.min()}")

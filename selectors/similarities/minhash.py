@@ -128,11 +128,6 @@ def overlap_from_jaccard(jaccard: ArrayLike, sizes: Sequence[ArrayLike] = (1, 1)
 
     ``2 J / (1 + J)`` for supports of one size. For others, ``sizes`` are the two numbers of indices
     and the overlap is ``J (|I| + |J|) / ((1 + J) sqrt(|I| |J|))``.
-
-    >>> overlap_from_jaccard(0.5)
-    0.6666666666666666
-    >>> overlap_from_jaccard([0.0, 1.0]).tolist()
-    [0.0, 1.0]
     """
     values = np.asarray(jaccard, dtype=np.float64)
     if not np.all((values >= 0) & (values <= 1)):

@@ -53,13 +53,7 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
 
 
 class Reference:
-    """An update that many are compared with, prepared once; for the rest see `power_cosine`.
-
-    >>> Reference([1, 2, 3]).similarity([-1, -2, -3])
-    -1.0
-    >>> Reference([1, 2, 3]).similarities([[2, 4, 6], [0, 0, 0]]).tolist()
-    [1.0, 0.0]
-    """
+    """An update that many are compared with, prepared once; for the rest see `power_cosine`."""
 
     def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
         one_of(FORMS, form=form)

@@ -59,11 +59,6 @@ class Hashing:
         of the lowest bit, which says nothing else. So two signatures agree at a place in all bits
         where both clients changed one parameter in one direction, and in all bits but the lowest
         where they changed it in opposite directions.
-
-        >>> hashing = Hashing(2, seed=0)
-        >>> grew, fell = hashing.sign_changes([7]), hashing.sign_changes([6])  # index 3
-        >>> (grew == fell).tolist(), (grew >> 1 == fell >> 1).tolist()
-        ([False, False], [True, True])
         """
         if self.scheme != "independent":
             raise ValueError(f"scheme: expected 'independent' for signs, got {self.scheme!r}")

@@ -50,9 +50,6 @@ def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None
     - ``update`` (shape (M,)): finite, not all zero. Of equally large changes, those of lower
       indices are taken.
     - ``k``, ``layers``: as for :func:`top_k_support`.
-
-    >>> split_codes(top_k_changes([0.1, -3.0, 0.0, 2.0], k=2))
-    (array([1, 3]), array([-1,  1], dtype=int8))
     """
     changes = np.asarray(update)
     support = top_k_support(np.abs(changes), k, layers)
@@ -61,11 +58,7 @@ def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None
 
 
 def signed_codes(indices: ArrayLike, signs: ArrayLike) -> Codes:
-    """Return a support and the signs of its changes as codes.
-
-    >>> signed_codes([1, 3], [-1, 1])
-    array([2, 7])
-    """
+    """Return a support and the signs of its changes as codes."""
     support = np.asarray(indices, dtype=np.int64)
     grew = _checked_signs(signs, support.size, (-1, 1)) > 0
     return np.asarray(2 * support + grew)

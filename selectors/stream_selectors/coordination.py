@@ -118,12 +118,6 @@ def class_weights(velocity: ArrayLike, quota: ArrayLike, client_weights: str = "
 
     That is eq. 11; with all places taken the weights of all stored samples add up to their number.
     Where clients count by velocity, so do their shares of the storage.
-
-    >>> class_weights([[3.0, 1.0, 0.0]], [[2, 2, 0]]).tolist()
-    [1.5, 0.5, 0.0]
-    >>> unequal = [[9.0, 0.0], [0.0, 1.0]], [[5, 0], [0, 5]]
-    >>> class_weights(*unequal).tolist(), class_weights(*unequal, "velocity").tolist()
-    ([1.8, 0.2], [1.0, 1.0])
     """
     if client_weights not in ("stored", "velocity"):
         raise ValueError(f"client_weights: expected 'stored' or 'velocity', got {client_weights!r}")

@@ -127,11 +127,6 @@ class GlobalGradient:
     >>> estimator.report({"b": [0.0, 4.0]})
     >>> estimator.estimate.tolist()
     [1.0, 3.0]
-    >>> recent = GlobalGradient([1.0, 3.0], mode="participants")
-    >>> recent.report({0: [4.0, 0.0]})
-    >>> recent.report({1: [0.0, 4.0]})
-    >>> recent.estimate.tolist()
-    [0.0, 4.0]
     """
 
     def __init__(

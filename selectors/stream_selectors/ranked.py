@@ -89,16 +89,7 @@ class FilteredSelector(RankedSelector):
 
 
 class RecentScores:
-    """The last scores, and their quantiles (as ``numpy.quantile`` has them).
-
-    >>> recent = RecentScores(3)
-    >>> recent.quantile(0.5)
-    inf
-    >>> for score in (9.0, 1.0, 2.0, 4.0):
-    ...     recent.add(score)
-    >>> recent.scores(), recent.quantile(0.5), recent.quantile(0.75)
-    ([1.0, 2.0, 4.0], 2.0, 3.0)
-    """
+    """The last scores, and their quantiles (as ``numpy.quantile`` has them)."""
 
     def __init__(self, size: int) -> None:
         self._in_order: deque[float] = deque(maxlen=size)

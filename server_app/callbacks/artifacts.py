@@ -19,11 +19,7 @@ _log = logging.getLogger("forager")
 
 
 class Artifacts(Callback):
-    """Leave ``model.safetensors``, ``rounds.csv`` and ``report.html`` behind.
-
-    Where clients sent supports, these are left in ``supports.safetensors``. ``frozen`` returns the
-    arrays of the model that are not trained and never travel.
-    """
+    """Leave model, tables, supports and report behind; ``frozen`` returns what never travels."""
 
     def __init__(
         self,

@@ -27,8 +27,7 @@ Frozen = Callable[[], dict[str, NDArray[Any]]]
 class BestModel(Callback):
     """Leave ``best.safetensors`` behind: the model of the round whose main metric was best.
 
-    With cohorts, each one's is beside it, and what clients reach on their own data decides. It is
-    written every few rounds, as checkpoints are, and at the end; a resumed run goes on from it.
+    With cohorts, each one's is beside it, and what clients reach on their own data decides.
     """
 
     def __init__(
@@ -109,10 +108,7 @@ class BestModel(Callback):
 
 
 def write_model(path: Path, arrays: dict[str, NDArray[Any]], about: Mapping[str, Any]) -> None:
-    """Write arrays as safetensors, with one thing that is known about them as JSON.
-
-    Not more than one: safetensors writes several in any order, and equal runs leave equal files.
-    """
+    """Write arrays as safetensors; ``about`` has at most one entry: several come in any order."""
     metadata = {name: json.dumps(value) for name, value in about.items()}
     write_atomically(path, save(arrays, metadata=metadata or None))
 

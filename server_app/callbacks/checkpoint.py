@@ -25,7 +25,6 @@ class CheckpointError(ValueError):
 class Checkpoints(Callback):
     """Write ``round-<n>.safetensors`` every few rounds, when the run is stopped, and at its end.
 
-    Of the last ``keep``, the one before the last is there in case the last is damaged.
     ``may_write`` raises if another process has resumed this run.
     """
 
@@ -115,11 +114,7 @@ def _is_of_a_run(state: dict[str, Any]) -> bool:
 
 
 def load_checkpoint(where: str) -> tuple[Path, dict[str, Any]]:
-    """Return the run folder and the state to resume from.
-
-    ``where`` is a run folder or a checkpoint file. In a folder the newest readable checkpoint
-    counts: if the last is damaged, only a round is lost.
-    """
+    """Return the run folder and the state of its newest readable checkpoint, or that of a file."""
     path = Path(where)
     files = [path] if path.is_file() else _files(path / "checkpoints")[::-1]
     if not files:

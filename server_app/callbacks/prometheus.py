@@ -47,11 +47,7 @@ COUNTERS = {
 
 
 def metric_name(name: str) -> str:
-    """Return a column's name as Prometheus wants it.
-
-    >>> metric_name("accuracy"), metric_name("bytes-up")
-    ('forager_accuracy', 'forager_bytes_up_total')
-    """
+    """Return a column's name as Prometheus wants it."""
     return f"forager_{name.replace('-', '_')}{'_total' if name in COUNTERS else ''}"
 
 

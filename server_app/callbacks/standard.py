@@ -49,10 +49,7 @@ class Progress(Callback):
 
 
 class EarlyStopCallback(Callback):
-    """Stop at a target, or when the main metric has not improved for some evaluations.
-
-    With a patience or a target of 0 it never does.
-    """
+    """Stop at a target, or after evaluations without improvement; 0 switches either off."""
 
     def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:
         self.patience = patience
@@ -125,10 +122,7 @@ class ClassesOfClients(Callback):
 
 
 def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:
-    """Return how many samples of each class clients hold, in simulation; None on devices.
-
-    Nobody is asked: in simulation, the data are the experimenter's own.
-    """
+    """Return how many samples of each class simulated clients hold; None on devices."""
     clients = int(getattr(grid, "num_partitions", 0))
     if is_simulation(grid):
         clients = len(list(grid.get_node_ids()))

@@ -213,9 +213,6 @@ def split_into(cohorts: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Re
     """Return the regrouping that replaces some cohorts by parts that start from their models.
 
     None if there are no parts.
-
-    >>> split_into(["0.0", "0.1"], {"0.1": ["0.1.0", "0.1.1"]})
-    {'0.0': {'0.0': 1.0}, '0.1.0': {'0.1': 1.0}, '0.1.1': {'0.1': 1.0}}
     """
     kept = {name: {name: 1.0} for name in cohorts if name not in parts}
     new = {part: {name: 1.0} for name, own in parts.items() for part in own}

@@ -16,11 +16,7 @@ from scipy.stats import norm
 
 
 def gaussian_delta(epsilon: float, multiplier: float, releases: int = 1) -> float:
-    """Return the delta at which this many releases are (epsilon, delta)-private.
-
-    >>> round(gaussian_delta(1.0, 1.0), 4)
-    0.1269
-    """
+    """Return the delta at which this many releases are (epsilon, delta)-private."""
     s = multiplier / math.sqrt(releases)
     upper = norm.cdf(1 / (2 * s) - epsilon * s)
     return float(upper - math.exp(epsilon + log_ndtr(-1 / (2 * s) - epsilon * s)))
@@ -43,11 +39,7 @@ def gaussian_multiplier(epsilon: float, delta: float, releases: int = 1) -> floa
 
 
 def releases_within(budget: float, delta: float, multiplier: float) -> int:
-    """Return how many releases are (budget, delta)-private together.
-
-    >>> releases_within(1.0, 1e-5, 8.0), releases_within(0.5, 1e-5, 4.0)
-    (4, 0)
-    """
+    """Return how many releases are (budget, delta)-private together."""
     if multiplier <= 0:
         return 0
     most = math.floor((multiplier / gaussian_multiplier(budget, delta)) ** 2)

@@ -20,12 +20,6 @@ class ClientMemory:
     is zero again after one in which it is. Kept is the round since which it grows, so that a round
     changes only those chosen. Numbered clients that were never chosen are kept as one crowd. Ages
     belong to clients: all cohorts share them, and a round counts once, however many choose in it.
-
-    >>> memory = ClientMemory()
-    >>> memory.round_passed("ab", chosen="a")
-    >>> memory.round_passed("abc", chosen="c")
-    >>> memory.observations("abcd", frozenset())["age"].tolist()
-    [1, 2, 0, 0]
     """
 
     def __init__(self) -> None:

@@ -23,14 +23,6 @@ class HeldModels:
 
     With ``every_message`` clients are to keep the model of every message, not only that of a
     question.
-
-    >>> held = HeldModels(every_message=True)
-    >>> held.learn([7], "tag")
-    >>> held.of(7)
-    'tag'
-    >>> held.sent(7, "another")
-    >>> held.of(7)
-    ''
     """
 
     def __init__(self, *, every_message: bool = False) -> None:

@@ -43,22 +43,6 @@ class Ledger:
     """The assignments of a run: open ones, whose replies are awaited, and late ones.
 
     How many late ones are kept in mind is bounded, and so are the bytes of their models.
-
-    >>> from flwr.app import Message, RecordDict
-    >>> from ...core.wire.flower_private import TaskIdentity
-    >>> TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    >>> ledger = Ledger()
-    >>> asked = Requests(Message(RecordDict(), dst_node_id=7, message_type="train"), [7, 8])
-    >>> ledger.assign(asked, server_round=3)
-    >>> asked.ids = ["a", "b"]
-    >>> opened = ledger.open(asked, 3, now=0.0, expires=60.0)
-    >>> sorted(ledger.busy), ledger.answered("a").node, sorted(ledger.busy)
-    ([7, 8], 7, [8])
-    >>> [each.node for each in ledger.give_up(["b"])]
-    [8]
-    >>> ledger.forget_expired(59.0)
-    >>> ledger.busy, ledger.expected()
-    (set(), ['b'])
     """
 
     def __init__(self, most_late: int = _MOST_LATE, most_bytes: int = _MOST_BYTES) -> None:

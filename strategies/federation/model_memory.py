@@ -17,12 +17,6 @@ class ModelMemory:
     Differences are small, so two bytes per number are enough: each array is scaled by its largest
     difference, and no number is off by more than a thousandth of that. When memory is full, the
     client that has not trained for longest is forgotten. One is always kept.
-
-    >>> memory = ModelMemory(most_bytes=8)
-    >>> for key in "abc":
-    ...     memory.keep(key, {"w": np.array([1.0, 2.0], np.float32) * len(memory)})
-    >>> list(memory), memory.get("a") is None, memory.get("c")["w"].tolist()
-    (['b', 'c'], True, [2.0, 4.0])
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:

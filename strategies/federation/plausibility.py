@@ -31,18 +31,6 @@ class UsualSize:
     heard before any is judged. ``factor`` times the usual is absurd, or up to three times as much
     where claims differ so much by themselves. With fewer voices than ``fewest`` nothing is usual:
     of two, there is no way to know which one lies.
-
-    >>> usual = UsualSize(factor=10.0)
-    >>> usual.hear("abc", [2.0, 2.5, 0.0])
-    >>> usual.most(otherwise=1e6)
-    1000000.0
-    >>> usual.hear("cde", [3.0, 3.5, 1e9])
-    >>> usual.median, usual.most(otherwise=1e6)
-    (3.0, 30.0)
-    >>> usual.settle()
-    >>> usual.hear("abcde", [1e9] * 5)
-    >>> usual.median
-    3.0
     """
 
     def __init__(self, factor: float, fewest: int = 3) -> None:
@@ -91,11 +79,7 @@ class UsualSize:
         return reach * (self.median if reach == self.factor else max(self.median, math.exp(usual)))
 
     def exceeded(self, sizes: Iterable[float]) -> bool:
-        """Return whether any size may be absurd: most often none is near it.
-
-        >>> UsualSize(factor=10.0).exceeded([1e9])  # nothing is known
-        True
-        """
+        """Return whether any size may be absurd: most often none is near it."""
         return not max(sizes, default=0.0) <= self.factor * self.median
 
     def _median(self, fewest: int) -> float:

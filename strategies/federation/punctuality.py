@@ -25,21 +25,7 @@ _MOST = 10_000  # clients that are remembered
 
 
 class ResponseTimes(Stateful):
-    """Exponential means, by client, of the seconds until a reply and of the share that fails.
-
-    >>> times = ResponseTimes(longest=10.0)
-    >>> times.replied("a", 4.0, 1)
-    >>> times.late("b", 10.0, 1)
-    >>> times.seconds(["a", "b", "c"]).tolist()
-    [4.0, 20.0, nan]
-    >>> times.came_late("b", 12.5, 1)
-    >>> times.seconds(["b"]).tolist()
-    [12.5]
-    >>> times.failures(["a", "b", "c"]).tolist()
-    [0.0, 0.3, 0.0]
-    >>> [times.rests("b", server_round) for server_round in (2, 3)]
-    [True, False]
-    """
+    """Exponential means, by client, of the seconds until a reply and of the share that fails."""
 
     remembers = (
         *("_seconds", "_failures", "_observed", "_in_a_row"),

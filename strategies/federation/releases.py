@@ -13,12 +13,6 @@ class Releases:
     A line is on the disk before :meth:`charge` returns, and so before anything is sent. A run that
     is resumed from an earlier round has released what it released: the file still says so. What the
     file holds already counts.
-
-    >>> releases = Releases()
-    >>> releases.charge(1, ["a", "b"])
-    >>> releases.charge(2, ["b"])
-    >>> releases.most, releases.mean
-    (2, 1.5)
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -33,11 +33,7 @@ _RAISED = 2  # Flower's code for an exception in a ClientApp
 
 
 def key_order(key: str) -> tuple[int, int, str]:
-    """Return what to sort keys by: partition ids by number, before other names.
-
-    >>> sorted(["10", "9", "camera"], key=key_order)
-    ['9', '10', 'camera']
-    """
+    """Return what to sort keys by: partition ids by number, before other names."""
     return (0, int(key), key) if key.isdecimal() else (1, 0, key)
 
 
@@ -111,9 +107,6 @@ class Roster:
         """Return the key that a node has as long as it has sent no name.
 
         It does not give away the id, by which other nodes could name it in what they send.
-
-        >>> Roster.nameless(17)
-        'node-20398d138e4d7bb4'
         """
         return _given("node", str(node_id).encode())
 

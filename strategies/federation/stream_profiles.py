@@ -27,21 +27,7 @@ Profile = dict[str, Any]
 
 
 class StreamProfiles(Stateful):
-    """The profiles of the clients that are here, or were a short while ago.
-
-    >>> profiles = StreamProfiles()
-    >>> profiles.advance(1, ["a", "b"])
-    >>> profiles.hear("a", {"velocity": [4.0, 0.0], "capacity": 6})
-    >>> profiles.hear("a", {"velocity": [2.0, 0.0], "capacity": 6})
-    >>> profiles.velocities(), profiles.unknown("a", 1), profiles.unknown("b", 1)
-    ({'a': [3.0, 0.0]}, False, True)
-    >>> profiles.advance(50, ["b"])
-    >>> list(profiles.told)
-    ['a']
-    >>> profiles.advance(52, ["b"])  # 51 rounds later
-    >>> list(profiles.told)
-    []
-    """
+    """The profiles of the clients that are here, or were a short while ago."""
 
     remembers = ("told", "_smooth", "_reports", "_seen", "_empty", "_first", "_wrong", "_round")
 

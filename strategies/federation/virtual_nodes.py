@@ -24,12 +24,6 @@ class NumberedKeys(Sequence[str]):
     """The names of numbered clients, made when they are looked at.
 
     Numbers are in ascending order; a range has no gaps.
-
-    >>> keys = NumberedKeys(range(1_000_000))
-    >>> len(keys), keys[7], "7" in keys, "007" in keys
-    (1000000, '7', True, False)
-    >>> keys.positions(["3", "camera", "5"]), NumberedKeys(np.array([3, 5])).positions(["5"])
-    ([3, -1, 5], [1])
     """
 
     def __init__(self, numbers: Numbers) -> None:
@@ -72,12 +66,7 @@ class NumberedKeys(Sequence[str]):
 
 
 class NumberedNodes(Sequence[int]):
-    """The node ids of some numbered clients, in the order of their numbers.
-
-    >>> nodes = NumberedNodes(1000, range(4))
-    >>> list(nodes), list(kept_nodes(nodes, np.array([True, False, False, True])))
-    ([1000, 1001, 1002, 1003], [1000, 1003])
-    """
+    """The node ids of some numbered clients, in the order of their numbers."""
 
     def __init__(self, first: int, numbers: Numbers) -> None:
         self.first = first
@@ -126,11 +115,7 @@ class NumberedNodes(Sequence[int]):
 
 
 def kept_nodes(nodes: Sequence[int], which: NDArray[np.bool_]) -> Sequence[int]:
-    """Return the nodes for which ``which`` is true; numbered ones stay numbered.
-
-    >>> kept_nodes([7, 8], np.array([False, True]))
-    [8]
-    """
+    """Return the nodes for which ``which`` is true; numbered ones stay numbered."""
     if isinstance(nodes, NumberedNodes):
         return NumberedNodes(nodes.first, np.asarray(nodes.numbers)[which])
     return [node for node, keep in zip(nodes, which, strict=True) if keep]

@@ -22,11 +22,7 @@ from .base import Layer, Outcome
 
 
 def staleness_weight(rounds: int, exponent: float = 0.5) -> float:
-    """Return how much an update counts that is this many rounds old.
-
-    >>> staleness_weight(0), staleness_weight(3)
-    (1.0, 0.5)
-    """
+    """Return how much an update counts that is this many rounds old."""
     return float((1.0 + rounds) ** -exponent)
 
 

@@ -123,11 +123,7 @@ class PrivacyLedger(Layer):
 
 
 def together(multipliers: Sequence[float]) -> float:
-    """Return the noise multiplier that says as much as several releases of one round do.
-
-    >>> together([2.0, 2.0]) ** 2, together([1.0]), together([1.0, 0.0])
-    (2.0000000000000004, 1.0, 0.0)
-    """
+    """Return the noise multiplier that says as much as several releases of one round do."""
     return sum(z**-2 for z in multipliers) ** -0.5 if all(multipliers) else 0.0
 
 

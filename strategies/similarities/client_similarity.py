@@ -34,12 +34,7 @@ MOST_DRAWN = 200  # clients whose similarities the journal shows
 def matrix_event(
     server_round: int, keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]
 ) -> SimilarityFound:
-    """Return what the journal says of a similarity matrix: no more clients than can be drawn.
-
-    >>> found = matrix_event(3, ["a", "b"], np.eye(2), {"a": "0", "b": "1"})
-    >>> found.clients, found.matrix
-    (['a', 'b'], [[1.0, 0.0], [0.0, 1.0]])
-    """
+    """Return what the journal says of a similarity matrix: no more clients than can be drawn."""
     shown = list(keys)[:MOST_DRAWN]
     return SimilarityFound(
         round=server_round,

@@ -24,13 +24,7 @@ _OF_ZERO = 4.0  # what the logarithm of 0 counts as, negated (-A)
 
 
 class Bent(Problem):
-    """A problem whose loss per sample is a function of another problem's.
-
-    >>> from forager.core.tasks.problems import Classification
-    >>> halved = Bent(Classification(), lambda losses: (losses / 2, torch.full_like(losses, 0.5)))
-    >>> halved.loss(torch.zeros(1, 4), torch.tensor([2])).mul(2).exp()
-    tensor([4.])
-    """
+    """A problem whose loss per sample is a function of another problem's."""
 
     def __init__(self, problem: Problem, bend: Bend) -> None:
         self.problem, self.bend = problem, bend

@@ -22,12 +22,10 @@ BatchLoss = Callable[[torch.Tensor, Any, torch.Tensor], torch.Tensor]
 class Plain:
     """The problem's loss and nothing else.
 
-    Other objectives derive from this one and change gradients (:meth:`adjust`), the loss of a
-    sample (:meth:`minimised`) or that of a mini-batch (:meth:`batch_loss`). What :meth:`adjust`
-    does must be elementwise in the parameters, so that it works on one client's tensors and on a
-    stack of clients' tensors (with a leading client axis) alike. An objective with a batch loss of
-    its own can be stacked if it is a function of what the head is given, and says so for whole
-    stacks (:meth:`per_sample`, :meth:`added`).
+    Other objectives derive from this one and change gradients (:meth:`adjust`, elementwise in the
+    parameters, of one client or a stack), the loss of a sample (:meth:`minimised`) or that of a
+    mini-batch (:meth:`batch_loss`). One with a batch loss of its own can be stacked if it is a
+    function of what the head is given (:meth:`per_sample`, :meth:`added`).
     """
 
     carries: Sequence[str] = ()  # what :meth:`adjust` is given of what jobs carry, by name
@@ -47,34 +45,25 @@ class Plain:
     def adjust(
         self, gradients: Tensors, parameters: Tensors, start: Tensors, carried: Carried
     ) -> None:
-        """Change gradients in place.
-
-        ``start`` are the parameters as received from the server, ``carried`` what the job brought
-        for the objective, in the order of the parameters.
-        """
+        """Change gradients in place; ``start`` are the parameters as received from the server."""
 
     def per_sample(self, model: nn.Module, jobs: Sequence[Job]) -> torch.Tensor | None:
-        """Return what :meth:`added` must know of each sample, a row each; None if nothing is added.
-
-        That is found once for all steps of a stack of jobs.
-        """
+        """Return what :meth:`added` must know, a row per sample; None if nothing is added."""
         return None
 
     def added(self, known: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the loss that each sample adds, and its gradient in what the head is given.
 
-        ``known`` are rows of :meth:`per_sample`, one per sample, those of the first client first;
-        ``z`` what the head is given, (clients, features, batch).
+        ``known`` are rows of :meth:`per_sample`; ``z`` is (clients, features, batch).
         """
         raise NotImplementedError
 
     def first_plans(
         self, jobs: Sequence[Job], plans: NDArray[np.int64]
     ) -> NDArray[np.int64] | None:
-        """Return positions of samples on which each step takes a step of its own first, if any.
+        """Return samples, like ``plans``, on which each step takes a step of its own first, if any.
 
-        Gradients are then those after that step, and are applied before it. Positions are those of
-        each job's data, like ``plans``, the mini-batches: (jobs, steps, batch).
+        Gradients are then those after that step, and are applied before it.
         """
         return None
 

@@ -39,7 +39,7 @@ def test_it_grows_when_most_clients_are_late_and_follows_what_is_learned() -> No
 
 @pytest.mark.parametrize("value", ["soon", "", True, -1.0])
 def test_other_words_are_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"round.deadline = .*seconds, greater than 0, or 'auto'"):
+    with pytest.raises(ConfigError, match=r"round.deadline = .*seconds, above 0, or 'auto'"):
         read_config({"round.deadline": value})  # type: ignore[dict-item]
 
 

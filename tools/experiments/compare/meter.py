@@ -23,10 +23,9 @@ from .budget import Budget
 _NOT_COUNTED = ("evaluate", IDENTIFY)
 
 
-class Metered(Event):
+class Metered(Event, name="metered"):
     """What a run has cost up to the end of a round."""
 
-    name = "metered"
     bytes: Count = 0
     bytes_selecting: Count = 0
     client_seconds: float = 0.0

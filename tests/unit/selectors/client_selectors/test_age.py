@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from forager.selectors.client_selectors.age import OldestFirst, awake, next_ages, oldest
+from forager.selectors.client_selectors.age import OldestFirst, awake, oldest
 from forager.selectors.client_selectors.base import Candidates
 
 
@@ -19,14 +19,6 @@ def test_ties_are_broken_by_the_generator() -> None:
     assert again[0] == again[1] == again[2]
 
 
-def test_ages_grow_but_for_the_chosen() -> None:
-    age = np.array([0, 3, 1, 7])
-    assert next_ages(age, [3, 0]).tolist() == [0, 4, 2, 0]
-    assert next_ages(age, np.array([], dtype=int)).tolist() == [1, 4, 2, 8]
-    assert next_ages([], []).tolist() == []
-    assert age.tolist() == [0, 3, 1, 7]
-
-
 def test_oldest_first_is_fair() -> None:
     age = np.zeros(7, dtype=int)
     rng, turns = np.random.default_rng(0), np.zeros(7, dtype=int)
@@ -34,22 +26,17 @@ def test_oldest_first_is_fair() -> None:
         keys = [str(i) for i in range(7)]
         chosen = OldestFirst().select(Candidates(keys, {"age": age}), 2, rng)
         turns[chosen] += 1
-        age = next_ages(age, chosen)
+        age += 1
+        age[chosen] = 0
         assert age.max() <= 3
     assert turns.sum() == 42
     assert turns.min() >= 5
     assert turns.max() <= 7
 
 
-@pytest.mark.parametrize("chosen", [[4], [-1], [0.5], [True, False, False, False]])
-def test_positions_that_are_none_are_refused(chosen: list) -> None:
-    with pytest.raises(ValueError, match="chosen: expected positions below 4"):
-        next_ages([0, 0, 0, 0], chosen)
-
-
 @pytest.mark.parametrize("age", [[1, -1], [np.nan, 1], [0.5, 1], [np.inf, 0], [[1, 2]]])
 def test_ages_that_are_none_are_refused(age: list) -> None:
-    for call in (lambda: oldest(age, 1), lambda: next_ages(age, [0]), lambda: awake(age, 1, 0.5)):
+    for call in (lambda: oldest(age, 1), lambda: awake(age, 1, 0.5)):
         with pytest.raises(ValueError, match="age: expected whole numbers from 0 on"):
             call()
 

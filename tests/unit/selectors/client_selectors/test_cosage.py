@@ -2,7 +2,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from forager.selectors.client_selectors.age import next_ages
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
 from forager.selectors.client_selectors.cosage import CosAge, cosage, most_dissimilar_first
 from forager.selectors.client_selectors.dissimilarity import MostDissimilar
@@ -127,7 +126,8 @@ def test_everybody_gets_a_turn() -> None:
     for _ in range(20):
         chosen = cosage(fixed, age, 4, rng=rng)
         turns[chosen] += 1
-        age = next_ages(age, chosen)
+        age += 1
+        age[chosen] = 0
     assert turns.tolist() == [4] * 20
 
 
@@ -177,7 +177,8 @@ def turns_of_a_liar(selector: ClientSelector, rounds: int = 200) -> float:
             5,
             rng,
         )
-        ages = next_ages(ages, chosen)
+        ages += 1
+        ages[chosen] = 0
         participated[chosen] = True
         turns += int(7 in chosen)
     return turns / rounds

@@ -7,7 +7,6 @@ from forager.selectors.client_selectors.dissimilarity import (
     DissimilaritySampling,
     MostDissimilar,
     MostDissimilarAfterCooldown,
-    most_dissimilar,
     sampling_probabilities,
 )
 
@@ -21,9 +20,12 @@ def crowd(similarity: list[float], age: list[int] | None = None) -> Candidates:
 
 
 def test_the_most_dissimilar_have_the_lowest_similarity() -> None:
-    assert most_dissimilar([0.5, -0.9, 0.0, -0.9], 3).tolist() == [1, 3, 2]
-    assert most_dissimilar([0.5, np.nan], 2).tolist() == [0]
-    assert most_dissimilar([], 2).tolist() == []
+    def chosen(similarity: list[float], count: int) -> list[int]:
+        return MostDissimilar().select(crowd(similarity), count, np.random.default_rng(0)).tolist()
+
+    assert chosen([0.5, -0.9, 0.0, -0.7], 3) == [1, 3, 2]
+    assert chosen([0.5, np.nan], 2) == [0]
+    assert chosen([], 2) == []
 
 
 def test_the_selector_breaks_ties_at_random() -> None:

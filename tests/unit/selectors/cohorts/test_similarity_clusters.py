@@ -43,16 +43,7 @@ def test_what_does_not_settle_is_one_cluster_and_says_so() -> None:
     assert set(found.labels.tolist()) == {0}
 
 
-def test_more_preference_more_clusters() -> None:
-    similarity = blocks(8, 8, noise=0.3)
-    few = similarity_clusters(similarity, preference=-1.0)
-    many = similarity_clusters(similarity, preference=0.94)
-    assert few.labels.max() < many.labels.max()
-
-
 def test_what_is_no_similarity_is_refused() -> None:
     for bad in (np.ones((2, 3)), np.full((2, 2), np.nan)):
         with pytest.raises(ValueError, match="similarity"):
             similarity_clusters(bad)
-    with pytest.raises(ValueError, match="damping"):
-        similarity_clusters(np.eye(3), damping=0.2)
