@@ -45,12 +45,8 @@ def _packages() -> Finding:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return Finding(
-            "packages",
-            "bad",
-            f"missing: {', '.join(missing)}",
-            "make venv, or pip install 'forager-fl[simulation]'",
-        )
+        advice = "make venv, or pip install 'forager-fl[simulation]'"
+        return Finding("packages", "bad", f"missing: {', '.join(missing)}", advice)
     return Finding("packages", "ok", ", ".join(have))
 
 
@@ -146,13 +142,8 @@ def _docker() -> Finding:
     if shutil.which("docker") is None:
         advice = "install Docker 20.10 or newer for make deploy; nothing else needs it"
         return Finding("docker", "note", "not installed", advice)
-    asked = subprocess.run(
-        ["docker", "version", "--format", "{{.Server.Version}}"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
+    command = ["docker", "version", "--format", "{{.Server.Version}}"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     if asked.returncode:
         last = (asked.stderr.strip() or "no answer").splitlines()[-1]
         advice = "systemctl start docker, and join the group docker; only make deploy needs it"

@@ -75,9 +75,8 @@ def rank_donors(folder: RunFolder, *, trust: bool = False) -> Ranking:
     }
     near = min(NEIGHBOURS, len(held) - 1)
     scores = {name: s for name, m in truths.items() for name, s in _agreement(name, matrix, m)}
-    scores[f"JS of the mixture of {near}"] = float(
-        mixture_divergence(matrix, histograms, near).mean()
-    )
+    mixtures = mixture_divergence(matrix, histograms, near)
+    scores[f"JS of the mixture of {near}"] = float(mixtures.mean())
     return Ranking(event.clients, matrix, truths, scores)
 
 

@@ -173,11 +173,6 @@ def predict(
     For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all,
     for several labels those likelier than not and their probabilities, for numbers the outputs.
     `problem` is what was learned; classification by default.
-
-    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False))
-    >>> _ = model[0].weight.data.copy_(torch.eye(2))
-    >>> predict(model, np.array([[0, 1], [3, 0]], np.float32))[0]
-    array([1, 0])
     """
     problem = problem or Classification()
     kind = np.int64 if problem.tokens else np.float32

@@ -10,12 +10,7 @@ from .flower.env import app_settings
 
 
 def check_trusted(folder: Path, config: Mapping[str, object], trust: bool) -> None:
-    """Refuse what a run's folder says if it names modules to import, unless it is trusted.
-
-    >>> check_trusted(Path("theirs"), {"task": "mine:Task"}, trust=False)
-    Traceback (most recent call last):
-    forager...RunFolderError: theirs/config.json names code that would run: task = 'mine:Task'. ...
-    """
+    """Refuse what a run's folder says if it names modules to import, unless it is trusted."""
     named = _of_others(config)
     if named and not trust:
         raise RunFolderError(
@@ -31,11 +26,7 @@ def find_own_modules() -> None:
 
 
 def trust_option(config: Mapping[str, object]) -> str:
-    """Return what has to be added to a command that goes on with a run of this config.
-
-    >>> trust_option({"task": "mine:Task"}), trust_option({"task": "digits"})
-    (' --trust', '')
-    """
+    """Return what has to be added to a command that goes on with a run of this config."""
     return " --trust" if _of_others(config) else ""
 
 

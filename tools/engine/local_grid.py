@@ -135,7 +135,6 @@ class LocalGrid(ClockedGrid):
         return ids
 
     def _keep(self, messages: Sequence[Message], ids: list[str]) -> None:
-        """Keep messages of one kind until their replies are pulled."""
         requests = Requests.of(map(by_wire, messages) if self.check_wire else messages)
         if requests is not None:
             requests.ids = ids
@@ -182,7 +181,6 @@ class LocalGrid(ClockedGrid):
         return max(1, self._model_bytes) if TAG in requests.config else 1
 
     def _answers(self, requests: Requests) -> Delivery:
-        """Let clients answer messages of one kind."""
         arrivals = answer(requests, VirtualClients(requests.nodes, _FIRST_NODE, self.contexts))
         for table in arrivals.tables:
             _put_seconds(table)

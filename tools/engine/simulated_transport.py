@@ -180,7 +180,6 @@ class SimulatedTransport:
             self._add(float(kept["arrives"]), str(kept["id"]), reply)
         waiting = [message_from_bytes(kept.tobytes()) for kept in state.get("pending", [])]
         requests = Requests.of(waiting)
-        pending = {}
-        if requests is not None:
-            pending = {each: (requests, row) for row, each in enumerate(requests.ids)}
-        return pending
+        if requests is None:
+            return {}
+        return {each: (requests, row) for row, each in enumerate(requests.ids)}

@@ -88,7 +88,6 @@ def _connected(address: str) -> Any:
 
 
 def _run_there(runner: str, overrides: dict[str, Scalar], leave: bool) -> str:
-    """Run one task on the machine that this is called on."""
     try:
         return run_task(runner, overrides)
     finally:

@@ -116,11 +116,7 @@ def read_records(path: Path) -> list[SweepRecord]:
 
 
 class SweepFile:
-    """A sweep file held open for appending, by one sweep at a time.
-
-    Opening it reads what is there and cuts off a torn last line; a file that is not a sweep file
-    is refused and left as it was.
-    """
+    """A sweep file held open by one sweep at a time, to append to; a torn last line is cut off."""
 
     records: list[SweepRecord]
 

@@ -93,7 +93,8 @@ def cohort_metric_chart(history: History) -> Plot | None:
         where = "on own data" if tree.on_clients else "on the server"
         axes.set_ylabel(f"{label(metric)} {where}")
         rounds_axis(axes)
-        left = [lines[name] for name in tree.last_names() if name in lines]
+        names = dict.fromkeys(tree.shown(cohort.name) for cohort in tree.last())
+        left = [lines[name] for name in names if name in lines]
         if len(left) <= MOST_NAMED_COHORTS:
             axes.figure.legend(handles=left, loc="outside upper left", ncols=3)
 
@@ -117,7 +118,9 @@ def cohorts_sentence(history: History) -> str:
     if len(last) == 1:
         if len(tree.cohorts) > 1:
             return f"All {sizes[0]:.0f} clients are in one cohort at the end."
-        why = f", because {why_never_split(history)}" if criterion_known(history) else ""
+        notes = history.noted(CohortsTrained).values()
+        judged = any(events[-1].heterogeneity is not None for events in notes)
+        why = f", because {why_never_split(history)}" if judged else ""
         return f"All {sizes[0]:.0f} clients are in one cohort: it was never split{why}."
     each = f"{min(sizes):.0f} to {max(sizes):.0f}" if min(sizes) < max(sizes) else f"{sizes[0]:.0f}"
     text = f"The clients fell into {plural(len(last), 'cohort')} of {each} clients"
@@ -212,11 +215,6 @@ def _limit(history: History) -> float | None:
 def _rule(history: History) -> str:
     """Return whose settings count: both ``auxo`` and ``split-test`` note the criterion."""
     return str(history.started.config.get("cohorts"))
-
-
-def criterion_known(history: History) -> bool:
-    """Return whether the run's cohorts are split by such a criterion at all."""
-    return any(e[-1].heterogeneity is not None for e in history.noted(CohortsTrained).values())
 
 
 def why_never_split(history: History) -> str:

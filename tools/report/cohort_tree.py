@@ -110,10 +110,6 @@ class CohortDescent:
         """Return the cohorts so that descendants lie where their parent lay."""
         return sorted(self.cohorts.values(), key=lambda cohort: cohort.place)
 
-    def last_names(self) -> list[str]:
-        """Return what those of the last round are called in pictures."""
-        return list(dict.fromkeys(self.shown(cohort.name) for cohort in self.last()))
-
     def last(self) -> list[CohortBand]:
         """Return those of the last round, in that order."""
         rounds = self.rounds()

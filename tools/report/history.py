@@ -58,30 +58,21 @@ class Trouble:
 class History:
     """The events of a run, by round and by client; a run that goes on adds to it."""
 
-    # for each round what is known of the columns of `rounds.csv` (and `clients-loss-mean`).
-    # `chosen`, `received`, `failed`, `late` and `quarantined` are about training. `bytes-up-dense`
-    # is what the bytes up would have been with whole models instead of sparse updates; unknown
-    # where none was sparse
+    # by round: the columns of `rounds.csv` that are known, and `clients-loss-mean`;
+    # `bytes-up-dense` is what whole models would have taken where updates were sparse
     rows: dict[int, Row] = field(default_factory=dict)
-    # clients chosen for training, by round
-    chosen: dict[int, list[str]] = field(default_factory=dict)
-    # clients that were not connected when a round ended
-    away: dict[int, set[str]] = field(default_factory=dict)
-    # the round in which a client was first seen, where that was later than the first
-    joined: dict[str, int] = field(default_factory=dict)
-    # every client ever chosen, for training or evaluation, in natural order
-    clients: list[str] = field(default_factory=list)
-    # what clients are called, where the log says more than a number
-    names: dict[str, str] = field(default_factory=dict)
+    chosen: dict[int, list[str]] = field(default_factory=dict)  # for training, by round
+    away: dict[int, set[str]] = field(default_factory=dict)  # not connected when a round ended
+    joined: dict[str, int] = field(default_factory=dict)  # round first seen, if not the first
+    clients: list[str] = field(default_factory=list)  # ever chosen, in natural order
+    names: dict[str, str] = field(default_factory=dict)  # where the log says more than a number
     population: int = 0  # number of clients, those never chosen included
-    # what failed, came late or was quarantined, in training or not
-    problems: list[Trouble] = field(default_factory=list)
+    problems: list[Trouble] = field(default_factory=list)  # in training or not
     # events that pictures of their own are drawn from, by kind, then by round and cohort (empty
     # without cohorts). A round that was tried again counts as it was last
     notes: dict[type[Event], dict[tuple[int, str], Event]] = field(default_factory=dict)
     latest: dict[type[Event], Event] = field(default_factory=dict)  # the last event of each kind
-    # clients that were chosen and whose round is not over
-    training: list[str] = field(default_factory=list)
+    training: list[str] = field(default_factory=list)  # chosen, and the round is not over
     last_time: float = 0.0
     _count: int = 0
     _first: int | None = None
@@ -140,7 +131,9 @@ class History:
             case RoundFinished() if event.away:
                 self.away[current] = set(event.away)
             case Selected(phase="train"):
-                self._selected(current, event)
+                before = self.chosen.get(current, [])  # cohorts choose one after the other
+                self.chosen[current] = self.training = list(dict.fromkeys([*before, *event.chosen]))
+                self.rows.setdefault(current, {})["chosen"] = len(self.chosen[current])
                 if event.scores is not None:
                     self._note(current, event)
             case Exchanged():
@@ -172,11 +165,6 @@ class History:
             add_numbers(self.rows, current, event)
         kind = "evaluate" if testing else "train"
         self._problem(current, event.client, kind, "quarantined", event.reason)
-
-    def _selected(self, current: int, event: Selected) -> None:
-        before = self.chosen.get(current, [])  # cohorts choose one after the other
-        self.chosen[current] = self.training = list(dict.fromkeys([*before, *event.chosen]))
-        self.rows.setdefault(current, {})["chosen"] = len(self.chosen[current])
 
     def _exchanged(self, current: int, event: Exchanged) -> None:
         for client, reason in event.failed.items():

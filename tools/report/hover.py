@@ -25,11 +25,7 @@ def frame(axes: Axes) -> dict[str, Any]:
 
 def over_lines(unit: str, scale: float = 1.0) -> Hover:
     """Show the values of all lines and layers that have a label, at the pointer's round."""
-
-    def hover(axes: Axes) -> dict[str, Any]:
-        return lines_at(axes, _labelled(axes), "round", unit, scale)
-
-    return hover
+    return lambda axes: lines_at(axes, _labelled(axes), "round", unit, scale)
 
 
 def over_metric(metric: Metric) -> Hover:

@@ -68,9 +68,12 @@ def similarity_chart(history: History) -> Plot | None:
     tree = CohortDescent(history)
     clusters = [tree.shown(name) for name in likeness.clusters]
     starts = [i for i, name in enumerate(clusters) if i == 0 or name != clusters[i - 1]]
+    pairs = likeness.matrix[~np.eye(len(clusters), dtype=bool)]
+    low, high = float(pairs.min()), float(pairs.max())
+    pixels = shades(np.clip((likeness.matrix - low) / ((high - low) or 1.0), 0, 1), BLUE)
 
     def paint(axes: Axes) -> None:
-        axes.imshow(_pixels(likeness.matrix), aspect="equal", interpolation="none")
+        axes.imshow(pixels, aspect="equal", interpolation="none")
         for start in starts[1:]:
             axes.axhline(start - 0.5, color=INK, lw=0.6)
             axes.axvline(start - 0.5, color=INK, lw=0.6)
@@ -95,13 +98,6 @@ def _name(axes: Axes, what: str, places: Sequence[float], names: Sequence[str]) 
         shown = [shorten(name, 10) for name in names]
         axes.set_yticks(places, shown)
         axes.set_xticks(places, shown, rotation=90 if sum(map(len, shown)) > 40 else 0)
-
-
-def _pixels(matrix: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return shades between the least and the largest similarity of two clients."""
-    pairs = matrix[~np.eye(len(matrix), dtype=bool)]
-    low, high = float(pairs.min()), float(pairs.max())
-    return shades(np.clip((matrix - low) / ((high - low) or 1.0), 0, 1), BLUE)
 
 
 def similarity_sentence(history: History) -> str:

@@ -20,12 +20,11 @@ def troubles_chart(history: History) -> Plot | None:
         return None
     rounds = range(min(known), max(known) + 1)
     layers = [(fate, tint, [counts[r, fate] for r in rounds]) for fate, tint in FATES.items()]
-    return layers_chart("troubles", "requests per round", rounds, layers, then=whole_numbers)
 
+    def count(axes: Axes) -> None:
+        axes.locator_params(axis="y", integer=True)
 
-def whole_numbers(axes: Axes) -> None:
-    """Let the vertical axis count."""
-    axes.locator_params(axis="y", integer=True)
+    return layers_chart("troubles", "requests per round", rounds, layers, then=count)
 
 
 def reply_times(history: History) -> dict[int, ReplySeconds]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ....core.config import ConfigError, RunConfig, Scalar, default_config, read_config
+from ....core.config import ConfigError, Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError, load_task
@@ -86,7 +86,6 @@ def run_comparison(options: Options, *, runner: str = RUNNER) -> int:
 
 
 def _publish(comparison: Comparison, folder: Path, options: Options) -> None:
-    """Write what was found as JSON and as a page, and print it."""
     _say("drawing the page ...")
     found = document(comparison, options.command())
     page = folder / f"{page_name(comparison)}.html"
@@ -136,8 +135,13 @@ def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
     task = load_task(config.task_spec())
     metric = task.metrics[0]
     content = fingerprint(config.flat(), task, config.num_clients, folder / "fingerprints.json")
-    _say_files(config)
-    _say_goal(options.goal, label(metric))
+    names = [file.name for file in files_of(config.flat())]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    if names:
+        _say(f"checked for changes: {', '.join(names[:3])}{more}")
+    (other,) = GOAL_NAMES.keys() - {options.goal}
+    ours, theirs = GOAL_NAMES[options.goal], GOAL_NAMES[other]
+    _say(f"goal: {label(metric)} {ours} decides (--goal {other} judges {theirs})")
     comparison = compare(
         candidates,
         {**common, CONTENT: content} if content else common,
@@ -157,18 +161,6 @@ def _compare(options: Options, runner: str) -> tuple[Comparison, Path]:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _say_goal(goal: str, metric: str) -> None:
-    (other,) = GOAL_NAMES.keys() - {goal}
-    _say(f"goal: {metric} {GOAL_NAMES[goal]} decides (--goal {other} judges {GOAL_NAMES[other]})")
-
-
-def _say_files(config: RunConfig) -> None:
-    names = [file.name for file in files_of(config.flat())]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    if names:
-        _say(f"checked for changes: {', '.join(names[:3])}{more}")
 
 
 def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> dict[str, Scalar]:
@@ -191,6 +183,5 @@ def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> 
 
 
 def _folder_name(common: dict[str, Scalar]) -> str:
-    """Name the results after the task."""
     task = str(common.get("task") or default_config()["task"] or "digits")
     return re.sub(r"[^A-Za-z0-9.-]+", "-", task).strip("-.") or "task"

@@ -35,12 +35,9 @@ class Comparison:
     baseline: str
     goal: str = "server"  # whose data decide: a key of `GOAL_NAMES`
     metric: Metric = ACCURACY  # what strategies are judged by
-    # the longest completed runs of each strategy, by seed
-    runs: dict[str, dict[int, SweepRecord]] = field(default_factory=dict)
-    # the last stage that each strategy took part in, counted from 0
-    reached: dict[str, int] = field(default_factory=dict)
-    # mean of the metric of each strategy at the end of the last stage that it took part in; nan if
-    # all of its runs failed
+    runs: dict[str, dict[int, SweepRecord]] = field(default_factory=dict)  # longest, by seed
+    reached: dict[str, int] = field(default_factory=dict)  # last stage of each strategy, from 0
+    # mean of each strategy's metric after its last stage; nan if all of its runs failed
     scores: dict[str, float] = field(default_factory=dict)
     failures: list[SweepRecord] = field(default_factory=list)  # runs that failed
 
@@ -69,19 +66,15 @@ def compare(
     seeds: Sequence[int],
     folder: Path,
     *,
-    processes: int | None = 1,
+    processes: int | None = 1,  # None: all cores
     halving: bool = True,
     goal: str = "server",
     metric: Metric = ACCURACY,
     runner: str = RUNNER,
-    cluster: str | None = "",
+    cluster: str | None = "",  # None: that of RAY_ADDRESS
     say: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
-    """Run the strategies and return what was measured; what was stopped continues in the folder.
-
-    `processes` is None for all cores, `cluster` None for ``RAY_ADDRESS``; `say` takes lines about
-    what is reused and begun.
-    """
+    """Run the strategies and return what was measured; what was stopped continues in the folder."""
     every = int(common.get("evaluate-every", 1))
     stages = plan(budget, len(candidates), halving=halving, every=every)
     baseline = baseline_of(candidates)
@@ -138,7 +131,6 @@ def _run_stage(
     number: int,
     step: float,
 ) -> None:
-    """Train those that are left up to the stage's budget."""
     stage = result.stages[number]
     cells = [_cell(candidate, result, stage.budget) for candidate in candidates]
     missing = sweep.missing(cells, result.seeds)
@@ -155,7 +147,6 @@ def _run_stage(
 
 
 def _cell(candidate: Candidate, result: Comparison, budget: Budget) -> Cell:
-    """Return the run of one strategy, up to a stage's budget."""
     rounds = int(result.budget.amount) if budget.kind == "rounds" else MANY_ROUNDS
     length: dict[str, Scalar] = {
         "num-server-rounds": rounds,

@@ -8,7 +8,6 @@ from flwr.app import Message
 from ....client_app.side import side_of
 from ....core.log.events import Count, Event, Exchanged
 from ....core.wire.keys import IDENTIFY
-from ....core.wire.requests import Requests
 from ....server_app.callbacks.base import Callback
 from ....server_app.loop import Loop
 from ...engine.local_grid import LocalGrid
@@ -37,18 +36,14 @@ class MeteredGrid(LocalGrid):
         """Answer pending messages and measure how long that takes."""
         ids = list(message_ids)
         waiting = list({id(t): t for i in ids if (t := self.pending_table(i)) is not None}.values())
-        for requests in waiting:
-            self._load_data(requests)
+        for requests in waiting:  # a device has its data at hand before the clock starts
+            contexts = [self.contexts[node] for node in requests.nodes]
+            side_of(contexts[0]).holdings(contexts)
         started = process_time()
         replies = super().pull_messages(ids)
         if waiting and waiting[0].kind not in _NOT_COUNTED:
             self.client_seconds += process_time() - started
         return replies
-
-    def _load_data(self, requests: Requests) -> None:
-        """Let clients' data be there before the clock starts: a device has them at hand."""
-        contexts = [self.contexts[node] for node in requests.nodes]
-        side_of(contexts[0]).holdings(contexts)
 
 
 class Meter(Callback):
@@ -67,18 +62,13 @@ class Meter(Callback):
         journal = loop.federation.journal
 
         def listen(event: Event) -> None:
-            if isinstance(event, Exchanged):
-                self._count(event)
+            if isinstance(event, Exchanged) and "bytes-test" not in (sent := traffic(event)):
+                self._bytes += int(sum(sent.values()))
+                self._selecting += int(sent.get("bytes-select", 0))
+                self._time += event.simulated_seconds or 0.0
             journal(event)
 
         loop.federation.journal = listen
-
-    def _count(self, exchange: Exchanged) -> None:
-        sent = traffic(exchange)
-        if "bytes-test" not in sent:
-            self._bytes += int(sum(sent.values()))
-            self._selecting += int(sent.get("bytes-select", 0))
-            self._time += exchange.simulated_seconds or 0.0
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Record the cost; a text ends the run."""

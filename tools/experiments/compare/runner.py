@@ -69,14 +69,10 @@ def _play(folder: RunFolder, run_config: dict[str, Any], budget: Budget) -> str:
     except CheckpointError:  # new, or stopped before anything was saved
         shutil.rmtree(folder.path, ignore_errors=True)
         _, loop = build_loop(grid, {**run_config, "run-name": folder.path.name})
-    meter = Meter(grid, budget, _last_cost(folder.read_events()))
+    costs = [event for event in as_events(folder.read_events()) if isinstance(event, Metered)]
+    meter = Meter(grid, budget, costs[-1] if costs else Metered())
     loop.callbacks = [meter, *loop.callbacks]
     return loop.run()
-
-
-def _last_cost(log: Iterable[Mapping[str, Any]]) -> Metered:
-    costs = [event for event in as_events(log) if isinstance(event, Metered)]
-    return costs[-1] if costs else Metered()
 
 
 @lru_cache(maxsize=4)
@@ -92,12 +88,7 @@ def _warm_up(spec: TaskSpec, num_clients: int) -> None:
 
 
 def rows_of(log: Iterable[Event | Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return one row per round, in order; round 0 is the model before training.
-
-    Beside the columns of ``rounds.csv`` a row has the bytes, work and seconds of the run up to
-    there (`Metered`, and what choosing took on the server), and the evenness of participation so
-    far (Jain's index).
-    """
+    """Return a row per round, from 0 (before training) on, with costs and evenness up to there."""
     events = list(as_events(log))
     history = History.from_events(events)
     costs = {event.round: event for event in events if isinstance(event, Metered)}

@@ -142,7 +142,6 @@ def _counts(counts: Counter[str]) -> str:
 
 
 def _pace(seconds: float) -> str:
-    """Write how long a round takes."""
     return f"{1e3 * seconds:.0f} ms" if seconds < 1 else duration(seconds)
 
 
