@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from torch import nn
@@ -170,7 +169,8 @@ class OwnAppStrategy(Layer):
             seconds += 1
         config[SETTINGS] = self.federation.settings
         requests = list(super().configure_train(server_round, arrays, config, grid))
-        log(logging.INFO, "configure_train: chose %d of %d nodes", len(requests), len(there))
+        chose = "configure_train: chose %d of %d nodes"
+        logging.getLogger("flwr").info(chose, len(requests), len(there))
         return requests
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:

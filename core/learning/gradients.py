@@ -23,6 +23,9 @@ def logit_gradients(
     kind = np.result_type(np.asarray(features), np.float32)
     inputs, matrix = np.asarray(features, dtype=kind), np.asarray(weight, dtype=kind)
     classes = np.asarray(labels, dtype=np.intp)
+    outside = classes[(classes < 0) | (classes >= len(matrix))]
+    if outside.size:
+        raise ValueError(f"labels: expected 0 to {len(matrix) - 1}, got {outside[0]}")
     with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite
         offset = np.asarray(0 if bias is None else bias, dtype=kind)
         gradients: Array = inputs @ matrix.T + offset

@@ -48,6 +48,8 @@ def field_values(name: str, field: FieldInfo) -> st.SearchStrategy[Any]:
         return st.one_of(st.integers(0, 5), values)
     if name == "config":
         return st.dictionaries(st.just("num-server-rounds"), values)
+    if name in ("columns", "facts"):
+        return st.dictionaries(names, values, max_size=4)
     declared: Any = field.annotation
     return st.one_of(st.from_type(declared), values)
 

@@ -182,7 +182,7 @@ def too_large(message: Message, key: str) -> list[Message]:
 @pytest.mark.parametrize(
     ("reply", "offender", "strikes", "reason"),
     [
-        (of_another, "?", {}, "another client was asked"),
+        (of_another, "?", {}, "another client's request"),
         (too_large, SLOW, {SLOW: 1}, "is not read"),
     ],
 )

@@ -27,6 +27,7 @@ from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
+from forager.strategies.aggregation.fltrust import FLTrust
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.quarantine import MostlyOutliers, QuarantineLayer
@@ -39,6 +40,13 @@ GOOD = [key for key in KEYS if key != BAD]
 
 Records = dict[str, Any]
 Spoil = Callable[[Records], None]
+
+
+@pytest.fixture(autouse=True)
+def _fltrust_without_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of these tests are of no task: the server could not train them."""
+    own = lambda self, server_round: np.full_like(self.flat(self.current), 0.1)  # noqa: E731
+    monkeypatch.setattr(FLTrust, "own_update", own)
 
 
 def quarantine(aggregator: str = "fedavg", **other: Any) -> tuple[QuarantineLayer, Notes]:
@@ -478,7 +486,7 @@ def test_evaluation_replies_are_checked_too() -> None:
         KEYS,
         {
             BAD: lambda message, key, look: [
-                answer(message, {METRICS: MetricRecord({"num-examples": 0, "accuracy": 1.0})})
+                answer(message, {METRICS: MetricRecord({"num-examples": -1, "accuracy": 1.0})})
             ]
         },
     )
