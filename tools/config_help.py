@@ -1,8 +1,4 @@
-"""What can be set: every key of the run config with its default, range and meaning.
-
-``python -m forager.tools.config_help --write`` brings ``pyproject.toml`` and ``docs/keys.md`` up to
-date.
-"""
+"""Every key of the run config; ``--write`` updates ``pyproject.toml`` and ``docs/keys.md``."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""One config per method in which it visibly works, on data that come with the package.
-
-Each is run twice: with the method, and with its baseline.
-"""
+"""One config per method in which it visibly works, and its baseline, on data of the package."""
 
 from dataclasses import dataclass
 

@@ -1,9 +1,4 @@
-"""Who could help whom, and how far that agrees with the truth: IOS's uses (iii) and (iv).
-
-Of a run's events: the similarities that it last compared its clients by. The truth is made of the
-data that the run's config names, where they can be loaded again: label histograms, and what each
-client's data are worth to another by KNN-Shapley.
-"""
+"""Who could help whom, and how far that agrees with the truth: IOS's uses (iii) and (iv)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -111,10 +106,7 @@ def _data(
 
 
 def shapley_matrix(data: Sequence[Samples], neighbours: int = 5) -> Matrix:
-    """Return what each client's data (columns) are worth to each other (rows) by KNN-Shapley.
-
-    A client's own samples stand for what it wants to label; of every client the first are taken.
-    """
+    """Return what each client's data (columns) are worth to each other (rows) by KNN-Shapley."""
     pairs = [(held.x.numpy(), held.y.numpy()) for held in data]
     donors = [(x[:_DONOR_SAMPLES], y[:_DONOR_SAMPLES]) for x, y in pairs]
     worth = np.zeros((len(pairs), len(pairs)))

@@ -146,10 +146,7 @@ def task_of_run(run: str | Path, *, trust: bool = False) -> Task | None:
 
 
 def _settings(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a saved config says of data and model.
-
-    Runs of earlier versions may hold keys and values of methods that are not there any more.
-    """
+    """Return what a saved config, maybe of an earlier version, says of data and model."""
     names = sorted({"objective", *(CONFIG_KEYS.get(f.name, f.name) for f in fields(TaskSpec))})
     known = {name: saved[name] for name in names if name in saved}
     return {"moon.projection": 0, **known}  # runs that do not say had none

@@ -1,7 +1,4 @@
-"""When clients are online: a trace that repeats, generated or given as arrays.
-
-Phones take part while they charge at night, and only some nights. Times are in seconds.
-"""
+"""When clients are online, in seconds: a trace that repeats, generated or given as arrays."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,10 +10,7 @@ NIGHTS, HOURS = 0.7, 6.0  # share of nights online, and the mean length of one
 
 
 class Availability:
-    """Intervals in which clients are online; after ``period`` everything starts again.
-
-    ``owner`` is the number of an interval's client. Those of one client do not overlap.
-    """
+    """Disjoint intervals in which each client (`owner`) is online; repeats after ``period``."""
 
     def __init__(
         self, clients: int, owner: ArrayLike, start: ArrayLike, end: ArrayLike, period: float

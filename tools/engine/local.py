@@ -1,8 +1,4 @@
-"""One federated training in this process, as ``forager run --local -c "seed=1"`` does.
-
-What ``flwr run`` would do, with the same apps and the same results up to floating-point order,
-without its processes.
-"""
+"""One federated training in this process: what ``flwr run`` would do, without its processes."""
 
 import gc
 import logging
@@ -49,10 +45,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
 
 
 def check_partitions(config: RunConfig) -> None:
-    """Refuse data that cannot be spread over simulated clients, or that leave nothing to test on.
-
-    Likewise settings that only real nodes have.
-    """
+    """Refuse data and settings that do not suit simulated clients, or leave nothing to test on."""
     check_simulated(config)
     held = load_task(config.task_spec()).client_data(0, config.num_clients)
     if config.fraction_evaluate and not config.data.client_test_share and not len(held.test):
@@ -64,11 +57,7 @@ def check_partitions(config: RunConfig) -> None:
 
 @contextmanager
 def _old_objects_left_alone() -> Iterator[None]:
-    """Exclude existing objects from garbage collection.
-
-    A round makes thousands of short-lived objects. Every few rounds Python would look through all
-    modules and data for garbage among them, which takes as long as several rounds.
-    """
+    """Keep existing objects out of garbage collection: a scan takes as long as several rounds."""
     gc.freeze()
     try:
         yield

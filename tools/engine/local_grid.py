@@ -1,8 +1,4 @@
-"""A Grid that runs the ClientApp in this process: the same apps without the transport.
-
-What is read-only is shared, not copied: array records stay numpy, the run config is one dict, a
-client that keeps nothing has no state.
-"""
+"""A Grid that runs the ClientApp in this process: the same apps without the transport."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,12 +62,7 @@ class _Contexts(Mapping[int, Context]):
 
 
 class LocalGrid(ClockedGrid):
-    """Virtual clients in this process, each with one partition of the data.
-
-    With `check_wire` every message and reply is serialised and read back, as by a real transport.
-    With `devices` answers arrive in the order of their simulated times, and a client that leaves
-    before it is done answers with an error.
-    """
+    """Virtual clients in this process; `check_wire` serialises messages, `devices` delay them."""
 
     def __init__(
         self,
@@ -155,10 +146,7 @@ class LocalGrid(ClockedGrid):
         return self._pending.get(message_id, (None, 0))[0]
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Answer pending messages, as many of one table as fit one pull; return what has arrived.
-
-        On slow devices all are answered when they are sent, and arrive when their time has come.
-        """
+        """Answer pending messages, those of a table that fit one pull; return what has arrived."""
         ids = list(message_ids)
         if self.devices is None:
             return self._answered([i for i in ids if i in self._pending])
@@ -218,10 +206,7 @@ class LocalGrid(ClockedGrid):
         return Delivery(tables, errors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the clients that keep any, and what is on its way.
-
-        On a device the client keeps its own.
-        """
+        """Return the states of the clients that keep any, and what is on its way."""
         for node in self.contexts.changed:
             self._states[str(node)] = recall_all(self.contexts[node])
         self.contexts.changed.clear()

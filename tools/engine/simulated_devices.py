@@ -1,7 +1,4 @@
-"""Devices of different speed that come and go, on a simulated clock.
-
-How long each answer would have taken (transfer and computation), and who is there at what time.
-"""
+"""Devices of different speed that come and go, on a simulated clock."""
 
 import math
 from collections.abc import Sequence
@@ -36,11 +33,7 @@ class DeviceSpeeds:
         bytes_per_second: float = 1e6,
         spread: float = 1.0,
     ) -> "DeviceSpeeds":
-        """Return speeds drawn from log-normal distributions with these medians.
-
-        Those given by default are assumptions: a small model on a phone. ``spread`` is the
-        standard deviation of the natural logarithm.
-        """
+        """Return log-normal speeds with these medians; defaults assume a small model on a phone."""
         rng = np.random.default_rng(seed)
         compute = seconds_per_sample * rng.lognormal(0.0, spread, clients)
         return cls(compute, bytes_per_second * rng.lognormal(0.0, spread, clients))

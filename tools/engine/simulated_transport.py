@@ -1,9 +1,4 @@
-"""When the answers of simulated devices arrive, and the clock that this passes on.
-
-The local engine knows an answer as soon as it is asked. Here it is kept until its simulated time
-has come: transfer down, computation, transfer up. A client that leaves before answers with an error
-when it leaves.
-"""
+"""When the answers of simulated devices arrive, and the clock that this passes on."""
 
 import math
 from bisect import insort
@@ -44,10 +39,7 @@ _MOST_UNREAD = 1000  # answers that are kept though nobody has asked for them si
 
 
 class SimulatedClock(Clock):
-    """The time of simulated devices, which passes while somebody waits.
-
-    What nobody waits for is looked for between rounds only: until then it is part of a checkpoint.
-    """
+    """The time of simulated devices, which passes while somebody waits."""
 
     poll = 0.0
     between_looks = math.inf
@@ -139,12 +131,7 @@ class SimulatedTransport:
         )
 
     def _samples(self, sent: Requests, row: int, reply: Replies | Message) -> int:
-        """Return how many samples a client trained on for its answer, epochs included.
-
-        A loss takes a forward pass, a third of a training; a similarity takes the training of a
-        few mini-batches. A support takes the gradients of all samples, after a training where it
-        is known only then.
-        """
+        """Return the samples trained on, epochs included; a loss (forward pass) counts a third."""
         if isinstance(reply, Message):
             return 0
         examples = float(reply.metrics.get(NUM_EXAMPLES, [0])[0] or 0)

@@ -1,9 +1,4 @@
-"""The arena: what a rule of who trains is worth against all others, at the same cost.
-
-Every rule runs on the same data sets with the same seeds, and is compared in pairs with lots: after
-as many rounds, and when both have spent as many bytes, or simulated seconds, as the one that spends
-less.
-"""
+"""The arena: every rule of who trains in pairs with lots, after equal rounds, bytes or seconds."""
 
 import hashlib
 import itertools

@@ -1,8 +1,4 @@
-"""Runs on the machines of a Ray cluster, one after the other on every core.
-
-Every machine needs the same packages, and this project at the same path. A run that is lost with
-its machine counts as failed.
-"""
+"""Runs on a Ray cluster, whose machines need the same packages and this project at one path."""
 
 from __future__ import annotations
 

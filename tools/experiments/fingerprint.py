@@ -1,7 +1,4 @@
-"""What a run depends on beside its settings: the content of data files and of the user's own code.
-
-Results of earlier runs are reused only while both are the same.
-"""
+"""What a run depends on beside its settings: the content of data files and the user's own code."""
 
 import hashlib
 import json
@@ -53,10 +50,7 @@ def _code(module: str) -> list[Path]:
 
 
 def fingerprint(config: Mapping[str, object], task: Task, clients: int, cache: Path) -> str:
-    """Return a digest of the files of a config, and of the data of a task of the user's own.
-
-    `cache`, a JSON file, remembers digests by size and time of change: files are read once.
-    """
+    """Return a digest of a config's files and own data; `cache` (JSON) keeps those of files."""
     try:
         known = json.loads(cache.read_bytes())
     except (OSError, ValueError):

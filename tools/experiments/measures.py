@@ -70,10 +70,7 @@ def up_to(rows: Rows, column: str, amount: float) -> list[Row]:
 
 
 def at_equal(first: Runs, second: Runs, column: str, metric: str) -> Difference:
-    """Compare two strategies by pairs of runs with the same seed: `first` minus `second`.
-
-    Both runs of a pair are cut where the one that spent less, as the column counts, ended.
-    """
+    """Return `first` minus `second` by seed, both cut where the one that spent less ended."""
     values: tuple[dict[int, float], dict[int, float]] = {}, {}
     for seed in sorted(first.keys() & second.keys()):
         pair = first[seed].rows, second[seed].rows

@@ -13,11 +13,7 @@ from .records import SweepRecord
 
 
 class SweepProgress:
-    """Shows the runs of a sweep as they end, on standard error.
-
-    Runs may differ in what they `cost`, all together and each from :meth:`begin` on: by this the
-    time left is estimated.
-    """
+    """Shows the runs of a sweep as they end, on standard error; `cost` estimates the time left."""
 
     def __init__(
         self,

@@ -22,10 +22,7 @@ Number = Annotated[
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean of some runs, their standard deviation, and the 95 % t-interval of the mean.
-
-    With one run there is no spread (nan); with none there is no mean either.
-    """
+    """Mean, standard deviation and 95 % t-interval of some runs; nan where there are too few."""
 
     mean: Number
     std: Number

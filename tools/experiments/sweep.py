@@ -1,8 +1,4 @@
-"""Run configs times seeds, in parallel and resumable, into one file.
-
-A sweep that was stopped goes on where it was when it is called again: only runs that are missing,
-failed or changed are done.
-"""
+"""Run configs times seeds, in parallel and resumable, into one file."""
 
 from __future__ import annotations
 

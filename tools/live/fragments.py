@@ -143,11 +143,7 @@ def _fault(line: Mapping[str, object], history: History) -> list[str]:
 
 
 def overlay(histories: Mapping[str, History]) -> Plot | None:
-    """Draw the main metric of several runs over rounds; None if there is nothing to compare yet.
-
-    Runs that are judged by another metric than the first are left out. Where all clients were
-    asked, their own data decide: runs with several models are among them.
-    """
+    """Draw the main metric of all runs that share the first's; None if there is none to draw."""
     if not histories:
         return None
     metric = next(iter(histories.values())).metric

@@ -40,10 +40,7 @@ class FollowedRun:
 
 
 class Runs:
-    """All runs of one output folder, and those that were named.
-
-    Only `events.jsonl` in a folder directly below is read; links that lead elsewhere are not.
-    """
+    """The runs directly below one output folder (no links that lead elsewhere), and those named."""
 
     def __init__(self, output: Path, named: Iterable[Path] = ()) -> None:
         self.output = output

@@ -141,10 +141,7 @@ def cells_chart(
     first: int | None = None,
     hover_rows: Sequence[str] = (),
 ) -> Plot | None:
-    """Draw a row of cells for each name, the stronger the larger the value.
-
-    A column is a round, counted from the `first`, or without one a class.
-    """
+    """Draw a row of cells for each name; a column is a round from the `first` on, else a class."""
     if not table.any():
         return None
 

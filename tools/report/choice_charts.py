@@ -79,10 +79,7 @@ def _of_bin(found: Mapping[int, list[Choice]], number: int) -> dict[int, float]:
 
 
 def last_candidates(history: History) -> tuple[int, list[Choice]]:
-    """Return the last round in which it is known who was passed over, and all its candidates.
-
-    The ranking is cut into one bin per client to choose, as CosAge does it.
-    """
+    """Return the last round whose rejected clients are known, and all its candidates, in bins."""
     for current, events in reversed(_selections(history).items()):
         if events[-1].others is not None:
             return current, _ranked(events[-1])

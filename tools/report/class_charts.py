@@ -57,11 +57,7 @@ def classes_sentence(history: History) -> str:
 
 
 def class_counts(told: Mapping[int, Sequence[Sequence[int]]]) -> tuple[int, NDArray[np.float64]]:
-    """Return the first round and how many samples of each class there were: one column per round.
-
-    A round that says nothing is like the one before. A round's report is a list of counts
-    from each cohort.
-    """
+    """Return the first round and the samples of each class (rows) by round; gaps repeat."""
     told = {current: rows for current, rows in told.items() if any(rows)}
     if not told:
         return 0, np.zeros((0, 0))

@@ -81,12 +81,7 @@ class CohortDescent:
         return list(range(min(known), max(known) + 1)) if known else []
 
     def bands(self) -> list[CohortBand]:
-        """Return the cohorts under names that last, so that descendants lie where parents lay.
-
-        The names of a tree say where a cohort comes from, and stay. A clustering that is repeated
-        numbers its cohorts again every time: there a line of descent is one cohort, with a letter
-        for a name.
-        """
+        """Return the cohorts under names that last: a tree's own, else a letter per descent."""
         if self.named_by_descent:
             return self.ordered()
         merged: dict[int, CohortBand] = {}

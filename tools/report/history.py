@@ -45,11 +45,7 @@ OVERDUE = 2.0  # times as long as usual
 
 @dataclass(frozen=True)
 class Trouble:
-    """A request to a client that led to nothing.
-
-    `kind` is what was asked for ("train", "evaluate", "query.<x>"), `fate` is "failed", "late" or
-    "quarantined".
-    """
+    """A request ("train", "query.<x>", ...) whose `fate` is "failed", "late" or "quarantined"."""
 
     round: int
     client: str
@@ -253,10 +249,7 @@ class History:
 
     @property
     def score_column(self) -> str:
-        """The main metric: on the clients' own data if they may have models of their own.
-
-        Else on the server's, or the clients' mean where the server has none.
-        """
+        """The main metric's column, on the data that decide (`judged_on_clients`)."""
         return self.column_of(self.metric)
 
     def column_of(self, metric: Metric, *, own: bool | None = None) -> str:
@@ -330,11 +323,7 @@ class History:
         return counts
 
     def ages(self) -> NDArray[np.int64]:
-        """Return how long clients had waited when a round chose: clients by rounds.
-
-        The columns are all rounds from the first choice to the last. An age is the number of
-        rounds since the client was last chosen, or since the first one.
-        """
+        """Return rounds since each client was last chosen: a row per client, a column per round."""
         rounds = range(min(self.chosen, default=0), max(self.chosen, default=-1) + 1)
         row_of = {key: row for row, key in enumerate(self.clients)}
         ages = np.zeros((len(row_of), len(rounds) + 1), dtype=np.int64)

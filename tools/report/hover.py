@@ -46,10 +46,7 @@ def lines_at(
     *,
     ranked: int = 0,
 ) -> dict[str, Any]:
-    """Return what the pointer needs to read off lines.
-
-    With `ranked` 1 the highest is named first, with -1 the lowest, with 0 they keep their order.
-    """
+    """Return what the pointer reads off lines; `ranked`: 1 highest first, -1 lowest, 0 as given."""
     return frame(axes) | {
         "log": axes.get_xscale() == "log",
         "xUnit": x_unit,
@@ -69,11 +66,7 @@ def over_cells(
     parts: int = 1,
     names: Sequence[str] = (),
 ) -> Hover:
-    """Show the value of the cell under the pointer, and the names of its row and column.
-
-    Values are sent as whole multiples of 1 / `parts`, since there can be many; with `names`, a
-    value is the number of one.
-    """
+    """Show the cell under the pointer: multiples of 1 / `parts`, or numbers of `names`."""
 
     def hover(axes: Axes) -> dict[str, Any]:
         cells = np.rint(parts * values).astype(int).tolist()

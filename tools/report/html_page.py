@@ -71,10 +71,7 @@ def _policy() -> str:
 def sortable_table(
     head: Iterable[str], rows: Iterable[tuple[str, Sequence[tuple[str, object]]]]
 ) -> str:
-    """Return a table that sorts by a click on a title, and that can be copied as CSV.
-
-    A row has a class and cells: HTML, and what it sorts by (None: unknown, last).
-    """
+    """Return a sortable table; a row has a class and cells of HTML and sort key (None: last)."""
     titles = "".join(f'<th scope="col"><button>{escape(title)}</button></th>' for title in head)
     lines = []
     for mark, cells in rows:

@@ -30,10 +30,7 @@ _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousa
 
 
 def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
-    """Return all pictures that there could be, under their headings.
-
-    Each says itself whether there is something to see; a heading without any is left out.
-    """
+    """Return all pictures that there could be, under their headings; empty ones are left out."""
     went = metric_charts.pictures(history) + participation_charts.PICTURES
     went += choice_charts.PICTURES + metric_charts.COSTS
     shared = cohort_charts.pictures(history) + member_charts.PICTURES
@@ -49,10 +46,7 @@ def chapters(history: History) -> tuple[tuple[str, tuple[Picture, ...]], ...]:
 def render(
     run_name: str, config: Mapping[str, Any], history: History, folder: Path | None = None
 ) -> str:
-    """Return the whole page of a run; links lead from the folder that it is to be written to.
-
-    What came of it fits a screen: the answer, one picture, a few sentences. The rest is folded.
-    """
+    """Return the whole page of a run; links lead from the folder that it is to be written to."""
     title = history.started.strategy or str(config.get("strategy") or "Federated run")
     first, folded, plots = _pictures(history)
     sections = [

@@ -1,7 +1,4 @@
-"""What a page does by itself: sort its tables, and answer to the pointer.
-
-Flower leaves files that are not Python behind when it packs an app, so the script is a text in one.
-"""
+"""What a page does by itself, as Python text: Flower packs no other files into an app."""
 
 SCRIPT = r"""
 "use strict";

@@ -1,8 +1,4 @@
-"""Drawing by matplotlib for a page: SVG elements that take their colours from it.
-
-Colours are stand-ins that no picture would use by itself. They are replaced by the page's own,
-which differ between light and dark.
-"""
+"""Drawing by matplotlib as SVG whose stand-in colours are replaced by the page's own."""
 
 import io
 import re
@@ -108,10 +104,7 @@ def _embeddable(svg: str) -> str:
 
 
 def _tenths(path: "re.Match[str]") -> str:
-    """Round the coordinates of a path to what can be seen: most of a picture's bytes are these.
-
-    A unit is a point, about one and a half pixels on a large screen.
-    """
+    """Round the coordinates of a path to what can be seen: most of a picture's bytes are these."""
     return re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), path[0])
 
 

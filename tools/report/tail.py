@@ -17,11 +17,7 @@ class Tail:
         self._inode, self._position = 0, 0
 
     def read(self) -> tuple[list[Event], bool]:
-        """Return the events since the last call, and whether the log starts again.
-
-        A run that is resumed replaces its log by a shorter one. A line that is still being written
-        waits for the next call.
-        """
+        """Return the complete new events, and whether the log starts again (a resumed run)."""
         try:
             with self.path.open("rb") as file:
                 found = os.fstat(file.fileno())

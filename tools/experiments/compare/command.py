@@ -102,10 +102,7 @@ def _publish(comparison: Comparison, folder: Path, options: Options) -> None:
 
 
 def page_name(comparison: Comparison) -> str:
-    """Name the page after what is compared, so that another comparison has its own.
-
-    The same comparison has the same page, whatever its seeds and its budget are.
-    """
+    """Name the page after what is compared, whatever the seeds and the budget are."""
     names = [candidate.name for candidate in comparison.candidates]
     shared = {k: v for k, v in comparison.common.items() if k not in (*COMMON, "evaluate-every")}
     settings = [dict(candidate.settings) for candidate in comparison.candidates]

@@ -1,11 +1,4 @@
-"""Successive halving: train all a little, go on with the best third, and again.
-
-Ten strategies then cost about what three would. The baseline always stays, so that the best one is
-compared with it over the whole budget.
-
-Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization",
-AISTATS 2016.
-"""
+"""Successive halving (Jamieson and Talwalkar, AISTATS 2016): go on with the best third, again."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -67,10 +60,7 @@ def total_cost(stages: Sequence[Stage]) -> float:
 def survivors(
     scores: Mapping[str, float], count: int, baseline: str, metric: Metric = ACCURACY
 ) -> list[str]:
-    """Return who goes on: the best, and the baseline in any case, in the order of the names given.
-
-    A strategy without a score (nan: none of its runs ended well) never goes on.
-    """
+    """Return who goes on, in the given order: the best with a score, and always the baseline."""
     known = {name: score for name, score in scores.items() if not math.isnan(score)}
     ranked = sorted(known, key=lambda name: -metric.gain(known[name], over=0.0))
     chosen = [name for name in ranked if name != baseline]

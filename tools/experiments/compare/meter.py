@@ -1,8 +1,4 @@
-"""What a run costs: bytes, work of the clients, and seconds of the simulated clock.
-
-Work is the processor time that the clients' handlers take on this machine: training, and whatever
-else a method asks of them (proxies, coresets, ...).
-"""
+"""What a run costs: bytes, processor time of the clients, and seconds of the simulated clock."""
 
 from collections.abc import Iterable
 from time import process_time

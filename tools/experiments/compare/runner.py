@@ -1,8 +1,4 @@
-"""One run of a comparison, in a worker process: continues where it was stopped, up to its budget.
-
-A run is known by its settings without its length, so that a strategy that survives a stage is
-trained further, not restarted.
-"""
+"""One run of a comparison, in a worker process: continues where it stopped, up to its budget."""
 
 import hashlib
 import json

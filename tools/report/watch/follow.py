@@ -83,10 +83,7 @@ LATEST = "latest"
 
 
 def events_file(where: str, runs: Path) -> Path | None:
-    """Return the log to follow, or None while there is none yet.
-
-    A run that is about to start is the latest already.
-    """
+    """Return the log to follow, or None while there is none yet."""
     if where != LATEST:
         if not Path(where).is_dir():
             raise RunFolderError(f"{where!r} is not a run folder: name one, or {LATEST!r}")

@@ -34,11 +34,7 @@ def panel(history: History, folder: str, quiet_seconds: float) -> RenderableType
 
 
 def lines(history: History, quiet_seconds: float, *, course: bool = False) -> list[tuple[str, str]]:
-    """Return what there is to say, as pairs of a name and a text.
-
-    `quiet_seconds` is how long ago the log was written to; with `course` the course of the metric
-    is drawn in letters.
-    """
+    """Return pairs of name and text; `course` draws the metric in letters."""
     metric, scores = history.metric, history.series(history.score_column)[1]
     now = f"{written(metric, scores[-1])} {whose(history)}" if scores else "not yet"
     best = f"best {written(metric, metric.best(scores))}" if scores else ""
