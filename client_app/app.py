@@ -1,8 +1,4 @@
-"""The ClientApp: one handler per kind of message, nothing else.
-
-Handlers work on a batch of clients. On a device that is one row; the local engine passes all
-clients of a round.
-"""
+"""The ClientApp: one handler per kind of message, on a batch of clients (one on a device)."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence

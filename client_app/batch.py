@@ -1,8 +1,4 @@
-"""Requests of one kind to the clients of one process, and what becomes of them, as columns.
-
-On a device a batch has one row. What is naturally per client, as what it keeps, is in a
-:class:`ClientRow`, made when somebody asks for it.
-"""
+"""Requests of one kind to the clients of one process, and what becomes of them, as columns."""
 
 from __future__ import annotations
 
@@ -41,11 +37,7 @@ _open_rows: WeakValueDictionary[Path, ClientRow] = WeakValueDictionary()
 
 
 class ClientBatch:
-    """What is known and decided while messages are answered, one row a client.
-
-    What clients keep changes with :meth:`close`, or not at all: a batch that fails, or that nobody
-    closes, leaves state and stored samples as they were.
-    """
+    """Messages being answered, one row a client; only :meth:`close` changes what clients keep."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""Who a client is, and which data are its own; virtual clients, many in one process.
-
-What a virtual client keeps stays in memory as it is, a tree of arrays, until a checkpoint asks for
-it. So whoever saves an array never changes it in place.
-"""
+"""Who a client is, and its data; arrays that virtual clients save are never changed in place."""
 
 from __future__ import annotations
 
@@ -41,10 +37,7 @@ def is_simulated(context: Context) -> bool:
 
 
 class VirtualClients(Sequence[Context]):
-    """The contexts of some virtual clients.
-
-    Who needs no more than the number of each, as plain training does, makes none of them.
-    """
+    """The contexts of some virtual clients."""
 
     def __init__(self, nodes: Sequence[int], first: int, contexts: Mapping[int, Context]) -> None:
         self._nodes = nodes
@@ -81,11 +74,7 @@ if TYPE_CHECKING:
 
 
 def client_key(context: Context) -> str:
-    """Return the client's stable name: its ``client-id``, else its partition id, else nothing.
-
-    Both come from the node config. A client without either is known to the server by its public
-    key.
-    """
+    """Return ``client-id`` or partition id of the node config; nothing: known by its public key."""
     config = context.node_config
     return str(config.get("client-id") or config.get("partition-id", ""))
 

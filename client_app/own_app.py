@@ -1,8 +1,4 @@
-"""The client half in an app that is not ours: its model, its data, its loss and its train function.
-
-:class:`OwnSide` is what hooks and handlers see of such an app; :func:`local_data` gives the app's
-train function what the methods of the run want it to train on.
-"""
+"""The client half in an app that is not ours: its model, data, loss and train function."""
 
 import json
 import logging
@@ -46,10 +42,7 @@ class AppFailed(Exception):
 
 
 class OwnSide(ClientSide):
-    """The model, the data and the loss of an app, and the settings that the server sent, as JSON.
-
-    Without a model and data, only methods work that look at nothing but updates.
-    """
+    """An app's model, data, loss and the server's settings; without data only updates are seen."""
 
     def __init__(
         self,

@@ -1,8 +1,4 @@
-"""What hooks and handlers know of the app that they work in: its model, data, loss and settings.
-
-They are written once, against :class:`ClientSide`, which is of this app's own tasks. The functions
-of anybody else's app are another such side: :class:`~client_app.own_app.OwnSide`.
-"""
+"""The app that hooks and handlers work in: its model, data, loss and settings."""
 
 import logging
 from collections.abc import Sequence
@@ -55,10 +51,7 @@ class ClientSide:
 
     @cached_property
     def trainer(self) -> Trainer:
-        """The model, the loss and a loop that trains it, on the device of the run or node.
-
-        To be asked for after the data: a device knows the model's shape from nothing else.
-        """
+        """The model, the loss and its training loop; ask after the data, which give its shape."""
         model, local = self.task.build_model(), self.config.local
         check_trainable(model)
         return Trainer(model.to(self._device), local.trainer, local.threads, self.problem)
@@ -94,10 +87,7 @@ class ClientSide:
         return f"{run}: {self.config.task} {self.config.model} {self.config.net.hidden}"
 
     def holdings(self, contexts: Sequence[Context]) -> list[ClientData]:
-        """Return what each client holds, the truth about its labels included where it is known.
-
-        That is its partition, or what its device brings.
-        """
+        """Return what each client holds (partition or device's data), with true labels if known."""
         if isinstance(contexts, VirtualClients):
             return self.task.all_client_data(contexts.numbers, contexts.total)
         return [client_data(context, self.task) for context in contexts]
@@ -149,10 +139,7 @@ def task_side(config: RunConfig) -> ClientSide:
 
 
 def side_of(context: Context, scale: object = "") -> ClientSide:
-    """Return the side of a client's run, by the numbers that inputs are scaled by, if any came.
-
-    The device to train on may be the node's own.
-    """
+    """Return the side of a client's run, by the numbers that inputs are scaled by, if any came."""
     flat, device = context.run_config, context.node_config.get("device")
     own: dict[str, Any] = {"data.scale": scale} if scale else {}
     own |= {} if device is None else {"device": str(device)}

@@ -1,10 +1,4 @@
-"""A method's half on the client.
-
-A method that works on the client (a coreset, a stream, control variates, ...) is a
-:class:`ClientHook`. It looks at the :class:`~client_app.batch.ClientBatch` of clients before local
-training and may change what is trained on, and again after it, when it may add records to the
-replies. Hooks know nothing of each other.
-"""
+"""A method's half on the client: hooks before and after training, unaware of each other."""
 
 from __future__ import annotations
 

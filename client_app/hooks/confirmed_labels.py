@@ -17,11 +17,7 @@ _KEPT = "predictions"  # section of the client's state
 
 
 class ConfirmedSamples(ClientHook):
-    """Keep a running mean of the global model's predictions; weigh samples by it where told to.
-
-    The reply holds one number: the share of the labels that the model received agrees with. A
-    server without clean samples to compare that with does not ask, and nothing is looked at.
-    """
+    """Keep a running mean of the global model's predictions; weigh samples by it where told to."""
 
     def before(self, batch: ClientBatch) -> None:
         """Look at all samples with the model that came."""

@@ -177,10 +177,7 @@ class ChosenCoreset(ClientHook):
 def _evidence(
     batch: ClientBatch, rows: Sequence[ClientRow], goals: Sequence[Arrays]
 ) -> list[NDArray[Any]]:
-    """Return what speaks for each label, by the server's class means or the client's own.
-
-    Those of all clients with the same means are judged in one call.
-    """
+    """Return what speaks for each label, by the server's class means or the client's own."""
     data = [row.data for row in rows]
     model, models = batch.side.trainer.model, [row.model for row in rows]
     looked = rows_and_rivals_of_all(model, models, data)

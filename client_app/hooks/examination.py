@@ -14,11 +14,7 @@ _SAMPLES = 256  # that the single step is of, at most
 
 
 class ModelFit(ClientHook):
-    """Add the loss of the model that came, and where there are classes how many labels it gives.
-
-    In round 1 clients take one plain step. What it does to the output layer depends on their
-    targets alone, and not on how quickly they learn.
-    """
+    """Add the loss of the model that came, and where there are classes how many labels it gives."""
 
     _probes = False
 

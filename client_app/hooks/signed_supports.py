@@ -14,10 +14,7 @@ _SECTION = "changes"
 
 
 class SignedChanges(SupportTeller):
-    """The indices of the largest changes that local training made, each with its sign.
-
-    A support is an array of codes, see :mod:`selectors.similarities.signed_overlap`.
-    """
+    """The indices and signs of the largest changes, coded as in ``similarities.signed_overlap``."""
 
     def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Codes]:
         """Return the largest changes; what training left as it was has none."""

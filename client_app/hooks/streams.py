@@ -52,10 +52,7 @@ class StreamedData(ClientHook):
             ]
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Report the streams' profiles and the running gradients (eq. 7).
-
-        With local noise only the gradients, which have it: profiles tell of labels.
-        """
+        """Report profiles and running gradients (eq. 7); with local noise only the gradients."""
         devices: list[StreamDevice] = batch.memo.pop(self)
         if self.estimates:
             found = look_together(batch, [device.gradient() for device in devices])
@@ -83,10 +80,7 @@ class StreamedData(ClientHook):
 def look_together(
     batch: ClientBatch, steps: Sequence[Generator[Look, Looked, Found]]
 ) -> list[Found]:
-    """Let devices do what they do, and look at samples for all of them at once.
-
-    Returns what each of them returns.
-    """
+    """Let devices do what they do, look at all their samples at once; return their results."""
     found: dict[int, Found] = {}
     told: dict[int, Looked | None] = dict.fromkeys(range(len(steps)))
     while told:

@@ -47,10 +47,7 @@ Indices = NDArray[np.int64]
 
 
 class SupportTeller(ClientHook):
-    """Send a support, or its signature, with every training reply.
-
-    A client that has no support, because nothing matters to it, sends none.
-    """
+    """Send a support, or its signature, with every training reply; none if nothing matters."""
 
     trains = True  # whether the support is known only after local training
     passes = 0  # over the client's samples, besides local training
@@ -64,10 +61,7 @@ class SupportTeller(ClientHook):
         self.form = SIGNATURE if signs else PAYLOAD
 
     def find(self, batch: ClientBatch, outcomes: Outcomes | None) -> list[Indices]:
-        """Return the supports, empty where there is none, and remember what is needed for them.
-
-        Without outcomes the clients have not trained.
-        """
+        """Return the supports, empty where there is none; without outcomes, before training."""
         raise NotImplementedError
 
     def held(self, batch: ClientBatch) -> list[Indices]:
@@ -123,12 +117,7 @@ class SupportTeller(ClientHook):
 
 
 class ImportantIndices(SupportTeller):
-    """The indices of the parameters with the largest average importance.
-
-    Importance is measured at the model that the client received, where all clients stand at the
-    same point; over its training, on the samples of each step; or after it, where its own samples
-    have small gradients by then.
-    """
+    """The indices of the parameters with the largest average importance."""
 
     usually = "received"
     parts = 1
@@ -183,10 +172,7 @@ class ImportantIndices(SupportTeller):
 
 
 class PaperIndices(ImportantIndices):
-    """As the paper has it: importance over local training, K by Algorithm 1.
-
-    A client reports its own K, and uses the mean of all clients' once the server has told it.
-    """
+    """As the paper has it: importance over local training, K by Algorithm 1."""
 
     usually = "training"
     k_max = 0.2  # section 6
@@ -256,10 +242,7 @@ class PaperIndices(ImportantIndices):
 
 
 class IndexSignatures(ClientHook):
-    """Send only a MinHash signature of the support: enough to see who overlaps with whom.
-
-    Of the supports that clients are compared by, where the run does so.
-    """
+    """Send only a MinHash signature of the support: enough to see who overlaps with whom."""
 
     kind: type[SupportTeller] = ImportantIndices
 

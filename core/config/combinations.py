@@ -1,8 +1,4 @@
-"""Settings that are fine by themselves but not together, and settings that nothing uses.
-
-Nothing here knows a method by name: what cannot be combined follows from what methods declare that
-they need, offer, send and release.
-"""
+"""Settings that do not go together or that nothing uses, by what methods declare."""
 
 from collections.abc import Callable, Mapping
 
@@ -48,13 +44,7 @@ def impossible(config: RunConfig) -> list[str]:
 
 
 def check_simulated(config: RunConfig) -> None:
-    """Refuse what only real nodes have, and what so few cannot do.
-
-    >>> from .reading import read_config
-    >>> check_simulated(read_config({"clients.tags": "gpu"}))
-    Traceback (most recent call last):
-    forager...ConfigError: run config: clients.tags = 'gpu': simulated clients have no tags; ...
-    """
+    """Refuse what only real nodes have, and what so few cannot do."""
     if config.clients.tags:
         raise ConfigError(
             f"run config: clients.tags = {config.clients.tags!r}: simulated clients have no tags; "

@@ -15,11 +15,7 @@ _FORM = "expected is \"key=1 other=0.5 third=true fourth='text'\" or the name of
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
-    """Return the keys and values of one or more ``-c`` options.
-
-    Flower leaves out what it cannot read; here that is an error. A file that ``hf:`` names gets its
-    whole path: apps run in another folder.
-    """
+    """Return keys and values of ``-c`` options; unlike Flower, refuse what cannot be read."""
     texts = [text for text in texts if text.strip()]
     for text in texts:
         keys = [pair[0].partition("=")[0] for pair in _PAIR.finditer(text)]

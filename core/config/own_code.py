@@ -7,11 +7,7 @@ _PREFIXES = frozenset({"hf", "frozen"})  # of names with a colon that are no mod
 
 
 def own_modules(config: Mapping[str, object]) -> dict[str, str]:
-    """Return the modules that a flat run config has imported, each with the setting that names it.
-
-    >>> own_modules({"task": "mine.task:Ratings", "model": "frozen:efficientnet-lite0"})
-    {'mine.task': "task = 'mine.task:Ratings'"}
-    """
+    """Return the modules that a flat run config imports, each with the setting that names it."""
     found: dict[str, str] = {}
     for key in _KEYS:
         for name in str(config.get(key, "")).split(","):

@@ -1,9 +1,4 @@
-"""Reading the run config.
-
-Flower hands an app a flat dict of scalars (``{"learning-rate": 0.1, "top-k.density": 0.1, ...}``)
-and checks neither types nor values. :func:`read_config` does, and collects all that is wrong into
-one :class:`ConfigError`.
-"""
+"""Reading Flower's flat run config: all that is wrong is collected into one ConfigError."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -27,13 +22,7 @@ def nearest(name: str, names: list[str]) -> str:
 
 
 def fill_axes(preset: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return a value for every axis: the user's where given, else the preset's, else the default.
-
-    >>> fill_axes("fedprox", {"aggregator": "median"})["objective"]
-    'prox'
-    >>> fill_axes("fedprox", {"objective": "sgd"})["objective"]
-    'sgd'
-    """
+    """Return a value for every axis: the user's, else the preset's, else the default."""
     own = {axis: value for axis, value in given.items() if value}
     return {**AXIS_DEFAULTS, **presets()[preset], **own}
 

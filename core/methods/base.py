@@ -33,10 +33,7 @@ def key(default: Any, description: str) -> Any:
 
 
 class Settings(BaseModel):
-    """Settings under one prefix of the run config: no other keys, no other types, nothing infinite.
-
-    The docstring of a subclass says what its settings are about; each field has a description.
-    """
+    """Settings under one prefix of the run config: no other keys or types, nothing infinite."""
 
     model_config = ConfigDict(
         strict=True,
@@ -71,10 +68,7 @@ class Configured(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """One choice on one axis of the run config: ``<axis> = '<name>'`` chooses it.
-
-    Places in the code are texts, ``module:attribute`` below this package.
-    """
+    """One choice on one axis (``<axis> = '<name>'``); places in code are ``module:attribute``."""
 
     axis: str
     name: str
@@ -148,10 +142,6 @@ class Method:
 
 
 def load(place: str) -> Any:
-    """Import what ``module:attribute`` names below this package.
-
-    >>> load("selectors.client_selectors.plain:Everyone").__name__
-    'Everyone'
-    """
+    """Import what ``module:attribute`` names below this package."""
     module, attribute = place.split(":")
     return attrgetter(attribute)(import_module(f"{_ROOT}.{module}"))

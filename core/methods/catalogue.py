@@ -56,11 +56,7 @@ def presets() -> Mapping[str, Mapping[str, str]]:
 
 
 def kind_of_preset(name: str) -> str:
-    """Return whether a preset is a paper's, ours or a baseline: as the method that declares it is.
-
-    >>> kind_of_preset("cosage"), kind_of_preset("cosage-feedback"), kind_of_preset("fedavg")
-    ('paper', 'ours', 'baseline')
-    """
+    """Return whether a preset is a paper's, ours or a baseline, as its method is."""
     return next((method.kind for method in all_methods() if name in method.presets), "ours")
 
 

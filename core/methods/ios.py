@@ -1,7 +1,4 @@
-"""IOS: clients compared by the indices of their important parameters, no values sent.
-
-And by the indices and signs of the largest changes of their updates, which is one bit of each.
-"""
+"""IOS: clients compared by important indices, or by indices and signs of their changes."""
 
 from typing import Annotated, Literal
 

@@ -1,8 +1,4 @@
-"""Tasks: data sets, how they are spread over clients, their noise, and models.
-
-Names are imported when they are first used: reading a config needs no torch, and on a device every
-message is a new process.
-"""
+"""Data sets, partitions, noise and models; imported on first use: a config needs no torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,4 @@
-"""Frozen pretrained networks that turn images into features, computed once and kept on disk.
-
-With a frozen backbone only the linear head is trained, so an image's features never change. They
-are computed when first asked for; later rounds, processes and runs read them from the cache folder.
-"""
+"""Frozen pretrained networks that turn images into features, computed once and kept on disk."""
 
 import functools
 import hashlib
@@ -47,10 +43,7 @@ def feature_size(name: str) -> int:
 
 
 def features(name: str, x: Tensor, cache_dir: str) -> Tensor:
-    """Return the features of images, of pixels in [0, 1], under a frozen backbone.
-
-    They are kept in a folder, one file for each backbone and set of images.
-    """
+    """Return the features of images, of pixels in [0, 1], under a frozen backbone."""
     backbone = _backbone(name)
     _check_images(name, x)
     images = x.detach().to("cpu", torch.float32).contiguous()

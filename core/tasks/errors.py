@@ -41,11 +41,7 @@ class TaskError(ValueError):
 
 
 def invalid(field: str, value: object, allowed: str) -> TaskError:
-    """Error for a value that is out of its range.
-
-    >>> print(invalid("noise_rate", 1.5, "a number in [0, 1]"))
-    corruption.rate = 1.5 is not allowed: use a number in [0, 1]
-    """
+    """Error for a value that is out of its range."""
     return TaskError(f"{CONFIG_KEYS.get(field, field)} = {value!r} is not allowed: use {allowed}")
 
 
@@ -62,11 +58,7 @@ def one_line(error: BaseException) -> str:
 
 
 def unknown(field: str, value: str, names: Collection[str]) -> TaskError:
-    """Error for a name that does not exist, with the nearest one that does.
-
-    >>> print(unknown("partition", "dirichlett", ["iid", "dirichlet"]))
-    partition = 'dirichlett' is not known: use one of iid, dirichlet (did you mean 'dirichlet'?)
-    """
+    """Error for a name that does not exist, with the nearest one that does."""
     nearest = get_close_matches(value, list(names), n=1)
     hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     key = CONFIG_KEYS.get(field, field)

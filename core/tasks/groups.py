@@ -1,8 +1,4 @@
-"""Groups of clients with different data, planted to see whether a method finds them.
-
-Client number ``i`` belongs to group ``i % count``. The partition ``class-groups`` gives each group
-classes of its own (:mod:`core.tasks.partitions`).
-"""
+"""Planted groups of clients with different data: client ``i`` is in group ``i % count``."""
 
 from collections.abc import Callable
 

@@ -7,14 +7,7 @@ from .errors import TaskError, invalid, one_line
 
 
 def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
-    """Return what ``module:attribute`` names; an error that names the key if there is none.
-
-    >>> imported("task", "math:pi")
-    3.141592653589793
-    >>> imported("task", "math:tau2")
-    Traceback (most recent call last):
-    forager...TaskError: task = 'math:tau2' cannot be imported: module 'math' has no attribute ...
-    """
+    """Return what ``module:attribute`` names; an error that names the key if there is none."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise invalid(key, name, wanted)

@@ -13,11 +13,7 @@ Collate = Callable[[list[Any]], Any]
 
 
 class LazySplit(Samples):
-    """A ``torch.utils.data.Dataset`` of pairs of input and target.
-
-    Transforms belong in the data set. Targets are read once more, all together, only by methods
-    that work label by label.
-    """
+    """A ``torch.utils.data.Dataset`` of pairs of input and target."""
 
     def __init__(
         self,

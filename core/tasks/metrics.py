@@ -88,10 +88,7 @@ def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metr
 
 
 def check_fitting(metrics: Sequence[Metric], problem: "Problem", what: str, key: str) -> None:
-    """Refuse a metric that says nothing about a kind of problem, by name.
-
-    A user's own problem with predictions of its own may have any.
-    """
+    """Refuse a metric that says nothing about a kind of problem, by name."""
     from .problems import KINDS, problem_of
 
     if problem.kind not in KINDS or type(problem).predictions is not (

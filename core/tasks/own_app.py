@@ -1,9 +1,4 @@
-"""The model, the loss and the samples of an app that is not ours, as a task.
-
-A server and clients that use Forager as a library have no run config that names a task. What they
-give instead becomes an :class:`AppProblem`; where code finds a task by its name, it is known by one
-that begins with ``app:``.
-"""
+"""The model, loss and samples of an app that is not ours, as a task with a name ``app:...``."""
 
 from collections.abc import Callable
 from typing import Any

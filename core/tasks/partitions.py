@@ -1,9 +1,4 @@
-"""How the training pool is spread over clients.
-
-The commonest kinds are made in whole arrays (``array_partitions``), the others by the partitioners
-of flwr-datasets. Importing those takes seconds, and on a device every message is a new process, so
-the outcome is kept on disk. They see sample numbers and labels, never inputs.
-"""
+"""How the training pool is spread over clients."""
 
 import hashlib
 import logging

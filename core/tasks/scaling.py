@@ -1,8 +1,4 @@
-"""Scaling of inputs to mean 0 and standard deviation 1, by numbers that all clients share.
-
-A sample's first axis counts: each feature of a row, each channel of an image has its own mean and
-spread.
-"""
+"""Scaling of each feature or channel to mean 0 and deviation 1, by numbers all clients share."""
 
 from __future__ import annotations
 

@@ -18,11 +18,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Samples(ABC):
-    """Samples with their targets: in memory (:class:`Split`) or read when needed.
-
-    Both ways, batches are asked for by positions, so that what is trained on does not depend on
-    where samples are stored.
-    """
+    """Samples with their targets, in memory (:class:`Split`) or lazy; batches are positions."""
 
     x: torch.Tensor  # all inputs in memory, one sample per row
     y: torch.Tensor  # all targets in memory, one sample per row
@@ -149,10 +145,7 @@ def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[Indice
 def share_between_owner_and_server(
     owners: NDArray[np.int64], rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Halves of every owner's samples: one for the owner, one for the server.
-
-    An owner with an odd number of samples keeps the extra one.
-    """
+    """Halve every owner's samples; of an odd number the owner keeps the extra one."""
     shuffled = rng.permutation(len(owners))
     keeps = np.empty(len(owners), dtype=bool)
     keeps[shuffled] = _rank_in_group(owners[shuffled]) % 2 == 0

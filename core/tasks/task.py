@@ -34,11 +34,7 @@ CLIENT_CACHE_BYTES = 2**30
 
 @lru_cache(maxsize=4)
 def load_task(spec: TaskSpec) -> Task:
-    """Task of a spec; the same object for the same spec within a process.
-
-    Nothing is read before something is asked of the task. A :class:`TaskError` names a setting that
-    is of the wrong type, out of range or unknown.
-    """
+    """Task of a spec, read lazily; the same object for the same spec within a process."""
     names: dict[str, Collection[str]] = {
         "partition": PARTITIONERS,
         "noise": NOISES,
@@ -63,11 +59,7 @@ def _names(text: str) -> list[str]:
 
 
 class Task:
-    """Data and model of a run; made by `load_task`.
-
-    Everything is computed when first asked for, from the spec alone, so that server and clients
-    that never meet agree on it. May be used from several threads.
-    """
+    """Data and model of a run, made by `load_task`: lazy, thread-safe, given by the spec alone."""
 
     def __init__(self, spec: TaskSpec, data: PoolData | OwnData) -> None:
         self.spec, self._data = spec, data
@@ -178,11 +170,7 @@ class Task:
         return replace(data, train=self._scaled(data.train), test=self._scaled(data.test))
 
     def client_data(self, partition_id: int, num_partitions: int) -> ClientData:
-        """Give the data of one client among many, with its noise; clients count from 0.
-
-        A :class:`TaskError` says that there is no such client, or that the pool cannot be spread so
-        widely.
-        """
+        """Give the data of one client among many, with its noise; clients count from 0."""
         return self.all_client_data([partition_id], num_partitions)[0]
 
     def all_client_data(self, partitions: Iterable[int], num_partitions: int) -> list[ClientData]:
@@ -195,11 +183,7 @@ class Task:
             return [self._clients.get((i, num_partitions), make) for i in partitions]
 
     def device_data(self, path: str) -> ClientData:
-        """Read data that a device brings itself, taken as it is: no noise is added.
-
-        That is an ``.npz`` file, or what ``hf:`` tasks read. Without test data, the task's client
-        test share is held out. Data that have changed since the last call are read again.
-        """
+        """Read a device's own data (``.npz`` or as ``hf:``), without noise; again if changed."""
         with self._data.lock:
             return self._clients.get(
                 (path, _last_change(path)),
@@ -212,26 +196,17 @@ class Task:
         return self._data.take(train)
 
     def class_counts(self, num_partitions: int, at_most: int) -> list[list[int]] | None:
-        """Count the samples of each class at the first clients, before noise.
-
-        None if the pool does not say: each client brings its own data, or users are too few.
-        """
+        """Count the samples of each class at the first clients, before noise; None if unknown."""
         with self._data.lock:
             return self._data.class_counts(num_partitions, at_most)
 
     def client_names(self, num_partitions: int) -> list[str]:
-        """Return who owns the data of each client; nothing where the data do not say.
-
-        A client that several owners share has the name of the first, and how many more.
-        """
+        """Return who owns the data of each client; nothing where the data do not say."""
         with self._data.lock:
             return self._data.client_names(num_partitions)
 
     def findings(self, num_partitions: int) -> list[str]:
-        """Return what of the data may mislead; see :mod:`core.tasks.data_check`.
-
-        Without a number of clients (0) only the server's own samples are looked at.
-        """
+        """Return what of the data may mislead; with 0 clients, of the server's own samples only."""
         with self._data.lock:
             return self._data.findings(num_partitions)
 

@@ -21,10 +21,7 @@ _BOX_OPERATOR_SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Ten
 
 @functools.cache
 def torchvision() -> ModuleType:
-    """Return the torchvision module, also where its C++ operators cannot be loaded.
-
-    Imported on first use: it is slow, and a device that trains on sensor data never needs it.
-    """
+    """Import torchvision on first use, also where its C++ operators cannot be loaded."""
     try:
         with optional_packages("torchvision's networks and data sets"):
             return importlib.import_module("torchvision")

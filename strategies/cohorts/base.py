@@ -141,10 +141,7 @@ class CohortRule(Stateful):
     def hear_late(
         self, key: str, cohort: str, server_round: int, signal: NDArray[np.float64]
     ) -> None:
-        """Learn from what a client did in an earlier round of a cohort that is still there.
-
-        Most rules compare the participants of one round and have no use for it.
-        """
+        """Learn from a client's earlier round in a cohort that still exists; most rules cannot."""
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
@@ -196,10 +193,7 @@ class CoreRule(CohortRule, Generic[C]):
 
 
 def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Ask clients for the loss of every cohort's model; those that do not answer are left out.
-
-    The cost: every client is sent all models.
-    """
+    """Ask clients, who are sent all models, for the loss of each; the silent are left out."""
     names = sorted(scene.models)
 
     def read(key: str, row: Row) -> dict[str, float]:
@@ -210,10 +204,7 @@ def asked_losses(scene: Scene, keys: Sequence[str]) -> dict[str, dict[str, float
 
 
 def split_into(cohorts: Iterable[str], parts: Mapping[str, Sequence[str]]) -> Regrouping | None:
-    """Return the regrouping that replaces some cohorts by parts that start from their models.
-
-    None if there are no parts.
-    """
+    """Return the regrouping that replaces cohorts by parts with their models; None if none."""
     kept = {name: {name: 1.0} for name in cohorts if name not in parts}
     new = {part: {name: 1.0} for name, own in parts.items() for part in own}
     return kept | new if parts else None

@@ -31,12 +31,7 @@ class Trained:
 
 
 class CohortModels:
-    """What each cohort has to itself, by the cohort's name, and what they share.
-
-    The first strategy made is that of the first cohort. ``own_arrays`` are the names of those that
-    each cohort has to itself, its head, if all others are shared by all cohorts. ``share_changes``
-    lets cohorts learn from each other as far as few of their members take part.
-    """
+    """What each cohort has to itself, by the cohort's name, and what they share."""
 
     def __init__(
         self,
@@ -67,10 +62,7 @@ class CohortModels:
     def aggregate(
         self, server_round: int, cohort: str, replies: ReplyStream
     ) -> MetricRecord | None:
-        """Aggregate one cohort and return its metrics.
-
-        None if that fails; then this cohort alone stays as it was.
-        """
+        """Aggregate one cohort and return its metrics; None if it fails and stays as it was."""
         strategy = self.strategies[cohort]
         try:
             with strategy.federation.in_cohort(cohort), unchanged_on_failure(strategy):
@@ -96,11 +88,7 @@ class CohortModels:
     def share(
         self, before: Mapping[str, ArrayRecord], weights: Mapping[str, float], part: float
     ) -> None:
-        """Give cohorts what they have in common: a body, or what all clients learned.
-
-        ``before`` are the models before the round, ``weights`` how much each cohort that trained
-        counts, ``part`` the share of the clients that trained.
-        """
+        """Give cohorts what they have in common: a body, or what all clients learned."""
         if not any(weights.values()):
             return
         if self.own_arrays:
@@ -133,10 +121,7 @@ class CohortModels:
                 self._add_strategy(cohort, states[main])
 
     def start_from_own(self, trained: Sequence["Trained"], where: Mapping[str, str]) -> None:
-        """Let the parts of a cohort start from what their own members have just trained.
-
-        ``where`` says which part each member is in.
-        """
+        """Let parts of a cohort (``where``) start from what their members have just trained."""
         means: dict[str, RunningMean] = defaultdict(RunningMean)
         for work in trained:
             for row, (key, count) in enumerate(zip(work.keys, work.counts, strict=True)):

@@ -26,10 +26,7 @@ _MERGED = 0.5  # cosine distance up to which FL+HC merges clusters
 
 
 class GroupedRule(CoreRule[G]):
-    """Ask clients for an update from the model that all are compared from.
-
-    It takes some local steps; 0 for as many as in a round.
-    """
+    """Ask for an update from a common model, of some local steps; 0 for as many as in a round."""
 
     def __init__(self, config: RunConfig, core: G, steps: int) -> None:
         self.config, self.core, self.steps = config, core, steps

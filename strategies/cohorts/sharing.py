@@ -28,10 +28,7 @@ from ..aggregation.running_mean import RunningMean
 
 
 def head_names(config: RunConfig) -> frozenset[str]:
-    """Return the arrays that each cohort has to itself; none if it has a whole model.
-
-    TaskError if the model has no linear head, or trains nothing else.
-    """
+    """Return the arrays of a cohort's own head, if any; TaskError if the model has none."""
     share = config[CohortSettings].share
     if share != "body":
         return frozenset()

@@ -1,8 +1,4 @@
-"""The split test on the server: cohorts found by the updates that clients send anyway.
-
-The algorithm is ``selectors.cohorts.split_testing``; this hands it updates and losses, and says in
-the log and in the journal why a cohort is not split.
-"""
+"""The split test on the server: cohorts found by the updates that clients send anyway."""
 
 import logging
 import math

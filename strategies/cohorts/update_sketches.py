@@ -45,10 +45,7 @@ class Signal:
     def of(
         self, sent: Sequence[ArrayRecord | None], replies: Replies
     ) -> tuple[NDArray[np.float64], dict[int, str]]:
-        """Return the signals of replies to the models that were sent, one per row.
-
-        Rows that have no model are zero. Also returned are rows that have no signal, and why.
-        """
+        """Return one signal per row (zero without a model), and the rows without one, and why."""
         signals = np.zeros((len(replies), self.dimension))
         rows = [row for row, model in enumerate(sent) if model is not None]
         for model in (sent[row] for row in rows):
@@ -80,10 +77,7 @@ class Signal:
 
 
 class SupportSignal(Signal):
-    """Which parameters matter to a client, sketched: cohorts found without a single value.
-
-    The scalar product of two such signals is, in expectation, the overlap of the supports.
-    """
+    """Which parameters matter to a client: scalar products are the overlap, in expectation."""
 
     own_records = (SUPPORT,)
 
@@ -138,10 +132,7 @@ class CentredSupportSignal(SupportSignal):
 
 
 class SignedSignal(SupportSignal):
-    """Which parameters a client changed most, and in which direction.
-
-    The scalar product of two such signals is, in expectation, the signed overlap.
-    """
+    """What a client changed most, and its sign: scalar products are the signed overlap."""
 
     def mark(self, marks: NDArray[np.float32], support: NDArray[np.int64]) -> None:
         """Write changes into a vector of zeros, as one of length 1."""

@@ -1,9 +1,4 @@
-"""The base of all layers.
-
-A layer is a Flower ``Strategy`` that holds another one and delegates everything. A subclass
-overrides only what it changes. Layers work under this project's round loop and under Flower's own
-``strategy.start``.
-"""
+"""The base of all layers: a Flower ``Strategy`` that holds another and delegates to it."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,10 +24,7 @@ class RunOver(Exception):
 
 
 class Layer(Strategy):
-    """A strategy around a strategy. Delegates all five methods, and what else layers can do.
-
-    The clients are by default those of the layer inside, or new ones.
-    """
+    """A strategy around a strategy. Delegates all five methods, and what else layers can do."""
 
     remembers: ClassVar[tuple[str, ...]] = ()  # its own attributes that are saved
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies
@@ -59,10 +51,7 @@ class Layer(Strategy):
         return self.inner.aggregate_train(server_round, replies)
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Check, decode, and learn from training replies; return the rows to aggregate.
-
-        Called once for every table of replies that arrives, before the layers inside see it.
-        """
+        """Check, decode and learn from each table of replies; return the rows to aggregate."""
         return replies
 
     def hear(self, server_round: int, replies: Replies) -> None:
@@ -113,10 +102,7 @@ class Layer(Strategy):
         return self.inner.evaluates() if isinstance(self.inner, Layer) else True
 
     def models(self, arrays: ArrayRecord) -> Models:
-        """Return the models that clients use, each with the share of clients that use it.
-
-        Most strategies have one, the global model; cohorts have one each.
-        """
+        """Return the models that clients use, each with the share of clients that use it."""
         return self.inner.models(arrays) if isinstance(self.inner, Layer) else {"": (arrays, 1.0)}
 
     def collected(self) -> dict[str, Any]:
@@ -182,11 +168,7 @@ def unchanged_on_failure(strategy: Strategy) -> Iterator[None]:
 
 
 def strategy_state(strategy: Strategy) -> dict[str, Any]:
-    """Return what a strategy remembers between rounds.
-
-    Flower's own strategies have no method for that: what they remember (moments, momentum, the
-    current model) are their attributes that hold arrays.
-    """
+    """Return what a strategy remembers; of Flower's own, the attributes that hold arrays."""
     if hasattr(strategy, "state_dict"):
         return dict(strategy.state_dict())
     state: dict[str, Any] = {}

@@ -62,11 +62,7 @@ class Participation:
     def eligible(
         self, federation: Federation, nodes: Sequence[int], count: int, server_round: int
     ) -> Sequence[int]:
-        """Return those that may be chosen: they do not rest, whatever share takes part.
-
-        With over-commitment they are expected in time, and no one is chosen too often, as far as
-        enough others are there.
-        """
+        """Return those that may be chosen: rested, and with over-commitment expected in time."""
         ready = federation.ready_to_train(nodes, server_round)
         eligible = ready if len(ready) >= min(count, self.at_least) else nodes
         if self.over_commit:
@@ -249,11 +245,7 @@ class Pools:
         return CandidatePool(nodes, Candidates(keys, observations), was_asked)
 
     def filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
-        """Add those not chosen for longest where a question left too few to choose from.
-
-        Clients that cannot answer, as those of another app, compete by their age alone: of a
-        round's places they get the share that they have of the clients.
-        """
+        """Add those not chosen for longest; who cannot answer gets a fair share of places."""
         can_answer = self._federation.roster.can_answer
         mute = [n for n in nodes if not all(can_answer(n, name) for name in self._wanted)]
         places = min(count, round(count * len(mute) / len(nodes))) if mute else 0

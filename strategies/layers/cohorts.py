@@ -34,15 +34,7 @@ _log = logging.getLogger("forager")
 
 
 class Cohorts(Layer):
-    """Several strategies side by side, each with its own view of the grid and its own model.
-
-    A rule says which cohort a client belongs to and when cohorts change. Participants of a round
-    are shared out equally among cohorts, unless everyone takes part. A cohort without clients
-    waits; one whose aggregation fails keeps its model and tries again in the next round. Neither
-    delays the others. ``make_inner`` returns a new strategy for a cohort, with a
-    :class:`Selection` in it; the first is that of the first cohort, and reports what the others are
-    like.
-    """
+    """Several strategies side by side, each with its own view of the grid and its own model."""
 
     def __init__(
         self,
@@ -224,11 +216,7 @@ class Cohorts(Layer):
         return Trained(keys, counts, dict(table.arrays))
 
     def hear(self, server_round: int, replies: Replies) -> None:
-        """Learn from late replies whose cohorts are still there.
-
-        What a client did tells it apart from others that were sent the same model. Once that
-        cohort is split, nobody trains that model any more.
-        """
+        """Learn from late replies whose cohorts are still there; a split cohort's model is gone."""
         for row, assignment in enumerate(self.federation.ledger.of(replies)):
             cohort = None if assignment is None else assignment.cohort
             if cohort is None or assignment is None or cohort not in self.cohorts.strategies:

@@ -19,12 +19,7 @@ from .base import Layer
 
 
 class ConfirmedLabels(Layer):
-    """Compare how often the model agrees with clients' labels and with the server's clean ones.
-
-    - ``inner``: gets replies without what this layer asked for.
-    - ``clean_accuracy``: returns a model's accuracy on clean samples. Without it nothing is ever
-      found.
-    """
+    """Compare how often the model agrees with clients' labels and with the server's clean ones."""
 
     remembers = ("doubt",)
 

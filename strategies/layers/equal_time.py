@@ -25,11 +25,7 @@ _LONGEST = 1e9  # seconds that a client may claim
 
 
 class EqualTime(Layer):
-    """Give each client its steps, by the seconds that it said the last ones took.
-
-    It stands outside the quarantine, so that it sees numbers of samples as clients send them: a
-    client that lies changes nobody's work but its own, by a factor of 20 at most.
-    """
+    """Give each client its steps by the seconds its last ones took; stands outside quarantine."""
 
     def __init__(self, inner: Strategy, steps_of: Callable[[float], int]) -> None:
         super().__init__(inner)

@@ -27,11 +27,7 @@ _OVERHEAD = 1000  # bytes of a message beside the model
 
 
 class Examination(Layer):
-    """Write down sizes, losses, agreement with labels, and sketches of the updates of all clients.
-
-    Only the last evaluation asks clients, and they say how the model as it came does beside the one
-    they get. With a budget of bytes so few clients take part that the rounds keep to it.
-    """
+    """Write down sizes, losses, agreement with labels, and sketches of all clients' updates."""
 
     def __init__(self, inner: Strategy, config: RunConfig) -> None:
         super().__init__(inner)

@@ -22,10 +22,7 @@ from .base import Layer, Outcome
 
 
 class FineTuneLayer(Layer):
-    """Train on the server's validation set after each aggregation, as a client would.
-
-    A reference for methods that use the same set in another way (GCFL, table 1).
-    """
+    """Train on the server's validation set after each aggregation (GCFL's reference, table 1)."""
 
     def __init__(self, inner: Strategy, config: RunConfig) -> None:
         super().__init__(inner)

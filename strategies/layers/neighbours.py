@@ -30,13 +30,7 @@ from .base import Layer, Outcome
 
 
 class Neighbours(Layer):
-    """Send every client the mixture of its neighbours' models.
-
-    The strategy inside chooses clients and makes a global model of their replies, which clients
-    start from that have not trained yet. Each has ``count`` neighbours, itself not counted. In
-    round ``first``, and every ``every`` rounds after it, the similarities are logged, and supports
-    are fetched where clients send only signatures.
-    """
+    """Send every client the mixture of its neighbours' models."""
 
     own_records = (SUPPORT,)
 

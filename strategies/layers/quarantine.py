@@ -96,11 +96,7 @@ class QuarantineLayer(Layer):
         return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Aggregate the sound replies, if there are enough.
-
-        :class:`MostlyOutliers` if most replies are far from what was usual before: then either the
-        clients of this round are hostile, or those who said what is usual were.
-        """
+        """Aggregate the sound replies if enough; :class:`MostlyOutliers` if most are unusual."""
         self._models, self._judged, self._outliers = {}, 0, 0
         self.contributions.clear()
         self._norms.settle()
@@ -256,10 +252,7 @@ def _held(tables: Iterator["_Measured"]) -> list["_Measured"]:
 
 
 def _peeked(tables: Iterable[Replies], rows: int) -> tuple[list[Replies], Iterable[Replies]]:
-    """Return the first tables, of at least as many rows, and all of them again.
-
-    The first are let go as they are read again: a model may be large.
-    """
+    """Return the first tables, of at least as many rows, and all again; the first are let go."""
     remaining, first = iter(tables), list[Replies]()
     while sum(map(len, first)) < rows:
         table = next(remaining, None)

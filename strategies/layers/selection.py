@@ -40,13 +40,7 @@ class NobodyTrained(RuntimeError):
 
 
 class Selection(Layer):
-    """Narrow the grid to the clients that a selector chooses.
-
-    A selector that wants to know something of the clients first has those on its shortlist asked,
-    or is given what they said in their last reply. The choice repeats for the same seed and the
-    same keys, on every runtime. The strategy inside samples everyone it can see
-    (``fraction_train=1.0``, ``min_*_nodes=1``).
-    """
+    """Narrow the grid to the clients that a selector chooses."""
 
     def __init__(
         self,

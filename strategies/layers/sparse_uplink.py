@@ -27,14 +27,7 @@ Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes o
 
 
 class SparseUplink(Layer):
-    """Ask for top-k updates and decode them to the model they were made from, plus the change.
-
-    It stands outside all layers that look at replies, so that any aggregator, robust or adaptive,
-    works on what it decodes. Replies are decoded one by one as they are read, so that only one need
-    be dense at a time. One that cannot be decoded is set aside as
-    :class:`~forager.strategies.layers.quarantine.QuarantineLayer` does it. Clients send the share
-    ``density`` of the entries, with values of a type, float32 or float16.
-    """
+    """Ask for top-k updates and decode them one by one, outside all layers that look at replies."""
 
     def __init__(self, inner: Strategy, *, density: float = 0.1, values: str = "float32") -> None:
         super().__init__(inner)

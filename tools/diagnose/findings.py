@@ -195,7 +195,7 @@ def own_models(seen: Evidence) -> Finding:
     mean, found = float(gains.mean()), bool(gains.mean() - half > _GAIN)
     low, middle, high = (f"{100 * value:+.1f}" for value in (mean - half, mean, mean + half))
     text = f"tuning on own data improves {metric.name} by {middle} hundredths ({low} to {high})"
-    return Finding(text if found else f"no gain shown: {text}", found, mean, own)
+    return Finding(text if found else f"no clear gain: {text}", found, mean, own)
 
 
 def rounds_and_bytes(seen: Evidence, target: float | None) -> Finding:

@@ -40,11 +40,7 @@ def reads(path: str) -> bool:
 
 
 def load(spec: TaskSpec) -> RawData:
-    """Read the data that ``hf:`` names; without a test split a seeded fifth is held out.
-
-    That fifth is the server's: clients hold out some of their own data, as ``client_test_share``
-    says. A test split is shared between the server and the owners of its samples.
-    """
+    """Read the data that ``hf:`` names; without a test split a seeded fifth is held out."""
     found = _opened(spec.task.removeprefix("hf:"), spec)
     train, test = _splits(found, spec.task)
     columns = _Columns(train, spec, test)

@@ -1,8 +1,4 @@
-"""20 Newsgroups, split by date: posts in 20 groups, as TF-IDF of the 5,000 commonest words.
-
-Headers, footers and quotes are removed: they give the group away. Words are weighted by the
-training posts alone.
-"""
+"""20 Newsgroups, split by date, without headers: TF-IDF of the 5,000 commonest words."""
 
 import hashlib
 import json
@@ -68,10 +64,7 @@ def _content(path: Path) -> bytes:
 
 
 def read_posts(path: Path) -> Posts:
-    """Read a file with lines ``{"split": "train" or "test", "y": group, "text": post}``.
-
-    Groups are numbers, or names, which are then numbered in alphabetical order.
-    """
+    """Read lines ``{"split": "train" or "test", "y": group (number or name), "text": post}``."""
     posts: Posts = {"train": ([], []), "test": ([], [])}
     for number, line in enumerate(_lines(path), start=1):
         try:

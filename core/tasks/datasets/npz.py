@@ -15,10 +15,7 @@ _TABLES = (".csv", ".parquet", ".json", ".jsonl", ".arrow")  # read by task 'hf:
 
 
 def load(spec: TaskSpec) -> RawData:
-    """Read the file that ``path`` names.
-
-    On a server whose clients hold their own data, ``x_test y_test`` are enough.
-    """
+    """Read the file that ``path`` names; a server without a pool needs only ``x_test y_test``."""
     if not spec.path:
         raise invalid("path", spec.path, f"the .npz file of task {spec.task!r}")
     return _pools(find_file(spec.path), _TEST, _TRAIN, _USERS)

@@ -1,7 +1,4 @@
-"""Poems of ten poets, one poet per client: predict the next character.
-
-The texts are in the public domain and come with this package.
-"""
+"""Poems of ten poets, one poet per client: predict the next character."""
 
 import re
 from pathlib import Path

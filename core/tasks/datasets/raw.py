@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RawData:
-    """A train and a test pool.
-
-    Inputs stay as compact as they came (uint8 images, float16 signals, sparse text); ``rows``
-    turns the samples that are asked for into float32.
-    """
+    """A train and a test pool, inputs as compact as they came; ``rows`` makes them float32."""
 
     x_train: Inputs  # one sample per row of the first axis
     y_train: NDArray[Any]  # one row per sample; for classification labels, whole numbers from 0
@@ -74,10 +70,7 @@ def model_inputs(inputs: NDArray[Any], origin: str = "x", *, tokens: bool = Fals
 
 
 def tidied(raw: RawData, origin: str, problem: Problem | None = None) -> RawData:
-    """Check the data and bring it into the layout that models expect.
-
-    Images become channels first: (n, h, w, c) with 1 or 3 channels, and uint8 (n, h, w).
-    """
+    """Check the data and bring it into the layout that models expect: images channels first."""
     if problem is None:
         named = raw.problem or kind_of(raw.y_train)
         problem = problem_of(named) if isinstance(named, str) else named

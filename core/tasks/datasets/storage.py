@@ -29,11 +29,7 @@ def cache_folder(cache_dir: str) -> Path:
 
 
 def cached_arrays(folder: Path, name: str, build: Callable[[], Arrays]) -> Arrays:
-    """Arrays kept under a name, built and kept if they are not there yet.
-
-    A damaged file is rebuilt. Where the folder cannot be written, the arrays are built
-    every time.
-    """
+    """Return arrays kept under a name; build them if missing, damaged or impossible to keep."""
     path = folder / f"{name}.npz"
     if path.exists():
         try:

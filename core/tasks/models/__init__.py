@@ -1,8 +1,4 @@
-"""Models that clients train, by name, and the linear head of each.
-
-Most are plain `torch.nn.Sequential` of standard layers, so that a trainer can stack those of many
-clients.
-"""
+"""Models by name; most are plain ``Sequential``, so that a trainer can stack many clients'."""
 
 from .build import MODELS, build_model
 from .head import linear_head, split_at_head

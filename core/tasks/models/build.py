@@ -63,10 +63,7 @@ def build_model(
 
 
 def fitting(spec: ModelSpec, model: nn.Module) -> nn.Module:
-    """Return a built-in model if its outputs are those that the problem needs.
-
-    Only classification and regression want one row per sample, which most models give.
-    """
+    """Return a built-in model if its outputs are those that the problem needs."""
     if len(spec.output_shape) > 1 or spec.tokens:
         try_out(spec, model)
     return model

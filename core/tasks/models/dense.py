@@ -23,11 +23,7 @@ def dnn(spec: ModelSpec) -> nn.Sequential:
 
 
 def frozen(spec: ModelSpec) -> nn.Sequential:
-    """Build the head over the features of a frozen backbone, named after ``frozen:``.
-
-    The backbone is no part of the model: its features are the samples
-    (`core.tasks.backbones.features`).
-    """
+    """Build the head over a frozen backbone's features, which are the samples (``backbones``)."""
     backbone = spec.model.removeprefix("frozen:")
     try:
         size = backbones.feature_size(backbone)

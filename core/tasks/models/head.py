@@ -30,10 +30,7 @@ def linear_head(model: nn.Module) -> str:
 
 
 def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Linear]:
-    """Split a model into body and head with ``head(body(x)) == model(x)``.
-
-    Both share the model's layers, so they follow its training and its mode.
-    """
+    """Split a model into body and head with ``head(body(x)) == model(x)``."""
     head = model.get_submodule(linear_head(model))
     assert isinstance(head, nn.Linear)  # linear_head guarantees it
     if isinstance(model, nn.Sequential) and model[-1] is head:

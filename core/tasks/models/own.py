@@ -15,10 +15,7 @@ _BUILT_IN = "use a model for this kind of problem (segmenter, char-gru), or your
 
 
 def own(spec: ModelSpec) -> nn.Module:
-    """Build the model that the user's callable returns, after a trial with a batch of two zeros.
-
-    Whatever goes wrong in the user's code is reported as a fault of the key ``model``.
-    """
+    """Build the user's model and try it on two zeros; failures are faults of the key ``model``."""
     factory = imported("model", spec.model, _EXPECTED)
     if not callable(factory):
         raise _fault(spec.model, f"it is not callable but {type(factory).__name__}")

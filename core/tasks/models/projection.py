@@ -11,19 +11,7 @@ from .head import linear_head
 
 
 def with_projection(model: nn.Module, width: int) -> nn.Module:
-    """Return a model with two more layers of this width between its body and its head.
-
-    The head is replaced by one that reads the projection; all other layers stay.
-
-    >>> with_projection(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), 8)
-    Sequential(
-      (0): Flatten(start_dim=1, end_dim=-1)
-      (1): Linear(in_features=4, out_features=8, bias=True)
-      (2): ReLU()
-      (3): Linear(in_features=8, out_features=8, bias=True)
-      (4): Linear(in_features=8, out_features=3, bias=True)
-    )
-    """
+    """Return a model with two more layers of this width between its body and its head."""
     try:
         name = linear_head(model)
     except TaskError as error:

@@ -6,12 +6,7 @@ from .spec import ModelSpec
 
 
 class CharGru(nn.Module):
-    """An embedding, one gated recurrent layer, and a linear head at every place.
-
-    >>> import torch
-    >>> CharGru(vocabulary=5, hidden=8)(torch.zeros(2, 7, dtype=torch.int64)).shape
-    torch.Size([2, 5, 7])
-    """
+    """An embedding, one gated recurrent layer, and a linear head at every place."""
 
     def __init__(self, vocabulary: int, hidden: int) -> None:
         super().__init__()

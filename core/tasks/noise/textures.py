@@ -18,10 +18,7 @@ def clouds(count: int, height: int, width: int, rng: np.random.Generator) -> Tex
 
 
 def ice(count: int, height: int, width: int, rng: np.random.Generator) -> Textures:
-    """Icy textures: thin bright veins, and a cover that thickens towards the border.
-
-    Same arguments and result as `clouds`.
-    """
+    """Icy textures, as `clouds`: thin bright veins, and a cover that thickens to the border."""
     veins = (1 - np.abs(2 * clouds(count, height, width, rng) - 1)) ** 3
     rows = np.abs(np.linspace(-1, 1, height))[:, None]
     columns = np.abs(np.linspace(-1, 1, width))[None]

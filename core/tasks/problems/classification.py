@@ -40,10 +40,7 @@ class Classification(Problem):
         return type(self).loss is Classification.loss
 
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cross-entropies, and softmax minus one-hot, without a backward pass.
-
-        Outputs are (n, classes), or (n, classes, m) for targets (n, m).
-        """
+        """Return cross-entropies, and softmax minus one-hot, without a backward pass."""
         if not self.closed_form:
             return super().output_gradients(outputs, targets)
         log_probabilities = outputs.log_softmax(1)

@@ -104,14 +104,7 @@ class LabelRates:
 
 
 def fitted(x: NDArray[Any], input_shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Turn samples into what the model takes: float32, channels first, uint8 as [0, 1].
-
-    >>> fitted(np.full((2, 8, 8), 255, dtype=np.uint8), (1, 8, 8)).shape
-    (2, 1, 8, 8)
-    >>> fitted(np.zeros((2, 3)), (4,))
-    Traceback (most recent call last):
-    ValueError: samples of shape (3,) do not fit: the task has (4,)
-    """
+    """Turn samples into what the model takes: float32, channels first, uint8 as [0, 1]."""
     if x.dtype.kind not in "fiub":
         raise ValueError(f"samples are {x.dtype}, not numbers")
     if (1, *x.shape[1:]) == input_shape:

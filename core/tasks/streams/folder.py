@@ -104,11 +104,7 @@ class FolderStream:
         return arrived
 
     def survey(self, until_round: int) -> None:
-        """Count the labels of what waits, by the files' names and times; nothing is taken.
-
-        A device need not have a model for that. :meth:`label_velocity` reports it until the files
-        are read.
-        """
+        """Count the labels of what waits, by names and times; takes nothing, needs no model."""
         labels, times, count = [np.zeros(0, dtype=np.int64)], [], 0
         for file in self._new_files():
             if count >= self.limit:

@@ -20,13 +20,7 @@ class AfterReading:
 
     @classmethod
     def of(cls, text: object, origin: Path) -> "AfterReading":
-        """Return what a node config asks for; an error that says what is allowed.
-
-        >>> AfterReading.of("move:/data/read", Path("/data/in")).folder.as_posix()
-        '/data/read'
-        >>> AfterReading.of("keep", Path("/data/in")).keeps
-        True
-        """
+        """Return what a node config asks for; an error that says what is allowed."""
         if text in ("keep", "delete"):
             return cls(deletes=text == "delete")
         kind, _, name = str(text).partition(":")

@@ -35,11 +35,7 @@ def samples_in(
 
 
 def labels_in(path: Path, numbers: dict[str, int], input_shape: Shape) -> NDArray[np.int64]:
-    """Return the label of every sample of a file.
-
-    An ``.npz`` file is asked for its ``y``, an ``.npy`` file for the shape in its header; an image
-    is one sample. What cannot be read raises one of ``UNREADABLE``.
-    """
+    """Return the label of every sample of a file, or raise one of ``UNREADABLE``."""
     if path.suffix.lower() == ".npz":
         labels = read_arrays(path, ("y",), ())["y"]
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
