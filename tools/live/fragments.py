@@ -8,7 +8,7 @@ from threading import Lock
 
 from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
 from ...core.tasks.metric_text import label
-from ..report.axes import HEIGHT, finish, line, percent_axis
+from ..report.axes import HEIGHT, finish, line, metric_axis
 from ..report.formatting import shorten
 from ..report.history import History
 from ..report.html_page import text
@@ -158,8 +158,7 @@ def overlay(histories: Mapping[str, History]) -> Plot | None:
     def paint(axes: Axes) -> None:
         for position, (name, history) in enumerate(known.items()):
             line(axes, history, column, shorten(name, 30), SERIES[position % len(SERIES)])
-        if metric.share:
-            percent_axis(axes)
+        metric_axis(axes, metric)
         where = "" if column == metric.name else ", clients' own data"
         finish(axes, f"{label(metric)}{where}")
 

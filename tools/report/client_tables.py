@@ -95,10 +95,8 @@ def clients_table(history: History) -> str:
     rows = client_rows(history)
     if not rows:
         return ""
-    cells = [
-        [(_cell(title, value), value) for title, value in row.items()]
-        for row in rows[:MOST_CLIENTS]
-    ]
+    shown = rows[:MOST_CLIENTS]
+    cells = [[(_cell(title, value), value) for title, value in row.items()] for row in shown]
     known = SHARE in rows[0]
     more = _left_out(len(rows) - MOST_CLIENTS, "clients")
     more += f'<p class="note">{_NOTE}</p>' if known else ""

@@ -257,9 +257,8 @@ class History:
     def own_models(self) -> bool:
         """Whether clients may have different models."""
         planned = self.started.config.get("cohorts", "none") not in ("", "none")
-        cohorts = {
-            name for events in self.noted(CohortsTrained).values() for name in events[-1].members
-        }
+        notes = self.noted(CohortsTrained).values()
+        cohorts = {name for events in notes for name in events[-1].members}
         return planned or len(cohorts) > 1 or self.last(NeighboursFound) is not None
 
     def name_of(self, client: str) -> str:

@@ -1,7 +1,6 @@
 """Who is in which cohort, round by round, and how far that agrees with planted groups."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...core.log.events import CohortsTrained
 from ...core.tasks.groups import group_of
@@ -78,24 +77,17 @@ def members_chart(history: History) -> Plot | None:
         for row, key in enumerate(keys):
             if key in where:
                 told[row, column] = shown.index(f"cohort {tree.shown(where[key])}")
-                pixels[row, column] = _colour(tree, where[key])
+                line = tree.cohorts[where[key]].line if where[key] in tree.cohorts else 0
+                pixels[row, column] = SERIES_PIXELS[line % len(SERIES_PIXELS)]
 
     def paint(axes: Axes) -> None:
         pixel_rows(axes, pixels, first, [history.name_of(key) for key in keys], "client")
 
-    rows = [f"{shorten(history.name_of(key), 20)}{_planted(groups, key)}" for key in keys]
+    planted = {key: f" (group {group})" for key, group in groups.items()}
+    rows = [f"{shorten(history.name_of(key), 20)}{planted.get(key, '')}" for key in keys]
     columns = [f"round {first + column}" for column in range(rounds)]
     hover = over_cells(rows, columns, told, names=shown)
     return draw("members", rows_height(len(keys)), paint, hover)
-
-
-def _planted(groups: dict[str, int], key: str) -> str:
-    return f" (group {groups[key]})" if key in groups else ""
-
-
-def _colour(tree: CohortDescent, name: str) -> NDArray[np.uint8]:
-    line = tree.cohorts[name].line if name in tree.cohorts else 0
-    return np.array(SERIES_PIXELS[line % len(SERIES_PIXELS)], dtype=np.uint8)
 
 
 def members_table(history: History) -> str:

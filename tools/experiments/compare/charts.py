@@ -81,9 +81,8 @@ class _Line:
         low, high = curve.low[start:], curve.high[start:]
         if metric.share:  # an interval may leave [0, 1], a share may not
             low, high = [max(0.0, v) for v in low], [min(1.0, v) for v in high]
-        return cls(
-            [value / size for value in curve.on(axis)[start:]], curve.mean[start:], low, high
-        )
+        x = [value / size for value in curve.on(axis)[start:]]
+        return cls(x, curve.mean[start:], low, high)
 
 
 def _paint_line(
