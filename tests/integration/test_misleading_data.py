@@ -75,6 +75,11 @@ def test_a_run_says_what_it_found_and_whose_data_are_whose(
     ]
 
 
+def test_log_lines_name_the_owners(clinics: dict[str, Any], said: list[str]) -> None:
+    run_local({**clinics, "clients.allowed": "0,1"})
+    assert any(line.startswith("left out: 1 of 3 clients, clinic-c (") for line in said)
+
+
 def test_a_metric_of_another_kind_of_problem_is_refused(clinics: dict[str, Any]) -> None:
     with pytest.raises(TaskError, match=r"metrics = 'accuracy' does not fit: .* is regression"):
         run_local({**clinics, "metrics": "accuracy"})
