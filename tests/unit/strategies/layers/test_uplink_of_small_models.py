@@ -27,14 +27,12 @@ def stack(uplink: str, density: float = 0.1):
 def test_never_more_than_whole_models(uplink: str, size: int, cut: int, share: float) -> None:
     values = np.random.default_rng(size).normal(size=size).astype(np.float32)
     model = to_record({"a": values[: min(cut, size)], "b": values[min(cut, size) :]})
-    said = ConfigRecord()
-    (message, *_) = stack(uplink, share).configure_train(1, model, said, FakeGrid(KEYS))
+    layer, grid = stack(uplink, share), FakeGrid(KEYS)
+    (message, *_) = layer.configure_train(1, model, ConfigRecord(), grid)
     records = honest_records(message, "1")
     sent = record_bytes(records[SPARSE]) if SPARSE in records else record_bytes(records[ARRAYS])
-    told = dict(message.content.config_records[CONFIG])
-    asked = sum(
-        8 if type(told[name]) is float else len(told[name]) for name in told if "upl" in name
-    )
+    told = message.content.config_records[CONFIG]
+    asked = ConfigRecord({name: told[name] for name in told if name.startswith("uplink-")})
     assert sent + record_bytes(asked) <= record_bytes(model)
     if size == 200:
         assert (SPARSE in records) == (share < 1 or uplink not in ("top-k", "top-k-plain"))
