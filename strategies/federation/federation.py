@@ -308,6 +308,8 @@ class Federation(Stateful):
             self.strikes[key] += 1
         told = shorten(reason, _LONGEST_REASON)
         self.last_refusal = f"client {self.called(key)}: {told}"
+        if self.strikes[key] == 1 and len(self.strikes) <= _SHOWN:
+            _log.warning("a reply is set aside, %s", self.last_refusal)
         self.note(Quarantined(round=server_round, client=key, reason=told))
 
     def note(self, event: Event) -> None:

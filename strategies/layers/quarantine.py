@@ -190,7 +190,8 @@ class QuarantineLayer(Layer):
             if examples > most:
                 outliers[row] = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
             elif norms[row] > limit:
-                outliers[row] = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+                told = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+                outliers[row] = f"{told} (quarantine.norm-factor)"
         return outliers
 
     def _asked(self, table: Replies) -> dict[int, str]:
