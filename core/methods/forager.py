@@ -24,9 +24,10 @@ METHODS = (
 
 PRESETS = {
     "forager": {
-        "client-selector": "aoi",
+        "client-selector": "turns",
         "data-selector": "confirmed",
         "cohorts": "split-test",
+        "split-test.by-labels": False,
         "aggregator": "paced",
         "uplink": "compact",
         "downlink": "changes",

@@ -12,12 +12,13 @@ class SplitTestSettings(Settings):
     parts: AtLeastOne = key(8, "most parts that a cohort is split into (K)")
     first_split: Count = key(1, "rounds of a cohort before it may be split")
     min_participants: Count = key(
-        0, "participants per round that each part must keep; 0 means a tenth of the run's"
+        0, "participants per round that each part must keep; 0 means a fifth of the run's"
     )
+    by_labels: bool = key(True, "whether a difference of labels alone is a reason to split")
 
     def least_part(self, participants: int) -> int:
         """Return how many of a round's participants each part must keep."""
-        return self.min_participants or max(1, participants // 10)
+        return self.min_participants or max(1, participants // 5)
 
 
 METHODS = (

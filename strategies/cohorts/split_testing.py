@@ -3,16 +3,21 @@
 import logging
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.methods.split_testing import SplitTestSettings
+from ...core.tasks import load_task
+from ...core.tasks.models.head import has_output_bias
+from ...core.wire.replies import Replies
 from ...selectors.cohorts.split import SplitRule
 from ...selectors.cohorts.split_testing import SplitTest
+from ..federation.update_observations import BIAS_UPDATE, UpdateObservations
 from .base import CohortSignals, CoreRule, Regrouping, Scene, asked_losses, split_into
 
 _log = logging.getLogger("forager")
@@ -35,6 +40,8 @@ class SplitTestRule(CoreRule[SplitTest]):
             private=config.privacy == "local-dp",
         )
         self._population = config.num_clients
+        if not config[SplitTestSettings].by_labels and _shows_labels(config):
+            self._labels = UpdateObservations(frozenset([BIAS_UPDATE]))
 
     def set_up(
         self,
@@ -62,6 +69,7 @@ class SplitTestRule(CoreRule[SplitTest]):
         self.last_split = 0  # round of the server
         self._population = participants
         self._report: dict[str, Any] = {}
+        self._labels: UpdateObservations | None = None  # where labels alone are no reason
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort, the mean of all or none for one that is not known."""
@@ -80,6 +88,19 @@ class SplitTestRule(CoreRule[SplitTest]):
             }
             self.core.told(asked, losses, scene.round)
         return None
+
+    def hear(
+        self,
+        keys: Sequence[str],
+        replies: Replies,
+        sent: Sequence[ArrayRecord | None],
+        skip: Container[int],
+    ) -> dict[int, str]:
+        """Look at what the labels of clients did to the output layer."""
+        if self._labels is not None:
+            shifts = self._labels.read(BIAS_UPDATE, sent, replies)
+            self.core.hear_labels(keys, [None if r in skip else s for r, s in enumerate(shifts)])
+        return {}
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return the cohorts of the clients that are known."""
@@ -118,3 +139,9 @@ class SplitTestRule(CoreRule[SplitTest]):
     def report(self) -> dict[str, Any]:
         """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
+
+
+def _shows_labels(config: RunConfig) -> bool:
+    """Return whether the output layer's bias shows the labels of clients."""
+    task = load_task(config.task_spec())
+    return task.problem.has_classes and has_output_bias(task.build_model())
