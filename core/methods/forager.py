@@ -26,8 +26,7 @@ PRESETS = {
     "forager": {
         "client-selector": "turns",
         "data-selector": "confirmed",
-        "cohorts": "split-test",
-        "split-test.by-labels": False,
+        "cohorts": "conflict-test",
         "aggregator": "paced",
         "uplink": "compact",
         "downlink": "changes",

@@ -29,6 +29,8 @@ class SplitTestRule(CoreRule[SplitTest]):
     """Cohorts that are split where there are groups, and that clients are asked about."""
 
     remembers = ("last_split",)
+    name = "split-test"
+    _divisor = 10  # of the participants: what each part must keep
 
     def __init__(self, config: RunConfig) -> None:
         count, share = config.participation()
@@ -40,8 +42,6 @@ class SplitTestRule(CoreRule[SplitTest]):
             private=config.privacy == "local-dp",
         )
         self._population = config.num_clients
-        if not config[SplitTestSettings].by_labels and _shows_labels(config):
-            self._labels = UpdateObservations(frozenset([BIAS_UPDATE]))
 
     def set_up(
         self,
@@ -60,7 +60,7 @@ class SplitTestRule(CoreRule[SplitTest]):
             rule=SplitRule(
                 first_round=settings.first_split,
                 rounds=_IN_A_ROW,
-                participants=settings.least_part(participants),
+                participants=settings.least_part(participants, self._divisor),
             ),
             asks=self.asks,
             seed=seed,
@@ -69,7 +69,6 @@ class SplitTestRule(CoreRule[SplitTest]):
         self.last_split = 0  # round of the server
         self._population = participants
         self._report: dict[str, Any] = {}
-        self._labels: UpdateObservations | None = None  # where labels alone are no reason
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cohort, the mean of all or none for one that is not known."""
@@ -88,19 +87,6 @@ class SplitTestRule(CoreRule[SplitTest]):
             }
             self.core.told(asked, losses, scene.round)
         return None
-
-    def hear(
-        self,
-        keys: Sequence[str],
-        replies: Replies,
-        sent: Sequence[ArrayRecord | None],
-        skip: Container[int],
-    ) -> dict[int, str]:
-        """Look at what the labels of clients did to the output layer."""
-        if self._labels is not None:
-            shifts = self._labels.read(BIAS_UPDATE, sent, replies)
-            self.core.hear_labels(keys, [None if r in skip else s for r, s in enumerate(shifts)])
-        return {}
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return the cohorts of the clients that are known."""
@@ -127,7 +113,7 @@ class SplitTestRule(CoreRule[SplitTest]):
             self.last_split = server_round
         elif server_round >= self.rounds and not self.last_split:
             reasons = self._report["reasons"].values()
-            _log.info("split-test did not split: %s", "; ".join(reasons) or "nobody took part")
+            _log.info("%s did not split: %s", self.name, "; ".join(reasons) or "nobody took part")
         return split_into(rounds, parts)
 
     def hear_late(
@@ -141,7 +127,27 @@ class SplitTestRule(CoreRule[SplitTest]):
         return self._report
 
 
-def _shows_labels(config: RunConfig) -> bool:
-    """Return whether the output layer's bias shows the labels of clients."""
-    task = load_task(config.task_spec())
-    return task.problem.has_classes and has_output_bias(task.build_model())
+class ConflictTestRule(SplitTestRule):
+    """Cohorts that are split where one model cannot serve all: not for labels alone."""
+
+    name = "conflict-test"
+    _divisor = 5
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        task = load_task(config.task_spec())
+        shown = task.problem.has_classes and has_output_bias(task.build_model())
+        self._shifts = UpdateObservations(frozenset([BIAS_UPDATE])) if shown else None
+
+    def hear(
+        self,
+        keys: Sequence[str],
+        replies: Replies,
+        sent: Sequence[ArrayRecord | None],
+        skip: Container[int],
+    ) -> dict[int, str]:
+        """Look at what the labels of clients did to the output layer's bias."""
+        if self._shifts is not None:
+            shifts = self._shifts.read(BIAS_UPDATE, sent, replies)
+            self.core.hear_labels(keys, [None if r in skip else s for r, s in enumerate(shifts)])
+        return {}
