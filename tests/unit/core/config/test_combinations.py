@@ -154,6 +154,7 @@ COMPARED = {
     "flexcfl": {"none"},
     "fl-hc": {"none"},
     "split-test": {"none", *SUPPORTS},
+    "conflict-test": {"none", *SUPPORTS},
     "auxo": {"none", *SUPPORTS},
     "similarity": {*SUPPORTS, "cosine", "euclidean", "oracle"},
     "neighbours": {*SUPPORTS, "cosine", "euclidean", "oracle"},
