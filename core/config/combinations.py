@@ -17,14 +17,11 @@ Found = list[Method]
 # With a buffer (FedBuff): those that have been tested, and why the others cannot.
 _WITH_BUFFER = {
     "cohorts": (
-        ("none", "split-test", "auxo", "ifca", "cfl"),
+        ("none", "split-test", "conflict-test", "auxo", "ifca", "cfl"),
         "it needs updates of the same model, or may dissolve the cohort that a client trains for",
     ),
     "objective": (("sgd", "prox", "gce", "sce"), "it corrects by the models of the last round"),
-    "privacy": (
-        ("none", "local-dp"),
-        "it accounts for rounds whose clients are drawn anew",
-    ),
+    "privacy": (("none", "local-dp"), "it accounts for rounds whose clients are drawn anew"),
 }
 
 
