@@ -112,7 +112,7 @@ def test_lines_for_people_name_the_owners_and_events_the_keys(said: list[str]) -
     assert said == ["a reply is set aside, client clinic-21: nan"]  # once for each client
     assert [event.client for event in notes.of(Quarantined)] == [key] * 3
     exchange = Exchange(kind="train", sent=2, failed={key: "raised"}, late=["7"])
-    text = exchange.shortfall(0, 1, federation.called)
+    text = exchange.shortfall(0, 1, federation.roster.called)
     assert text.endswith("1 failed, client clinic-21: raised; late: 7")
 
 
