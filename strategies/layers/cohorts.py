@@ -177,7 +177,8 @@ class Cohorts(Layer):
         seconds += perf_counter() - started
         if regrouping is not None:
             self._regroup(server_round, regrouping)
-            for cohort in (seen.keys() - regrouping.keys()) if self.own_start else ():
+            split = seen.keys() - regrouping.keys() if self.own_start else set[str]()
+            for cohort in split:
                 trained = map(self._trained, waiting.of(cohort))
                 where = self.rule.settled(dict.fromkeys(seen[cohort].keys, ""))
                 self.cohorts.start_from_own(trained, where)
