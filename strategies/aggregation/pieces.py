@@ -31,7 +31,9 @@ class Pieces:
 
     def __init__(self, replies: Iterable[Message], folder: Path | None = None) -> None:
         # Not in the system's folder for such files, which may be in memory
-        self._file = SpooledTemporaryFile(IN_MEMORY, dir=folder)  # noqa: SIM115 closed by aggregate
+        self._file = SpooledTemporaryFile(  # noqa: SIM115 closed by aggregate
+            IN_MEMORY, dir=str(folder) if folder else None
+        )
         self._like: dict[str, NDArray[Any]] = {}  # shapes and types; no entries
         self._metrics: list[tuple[Message, MetricRecord]] = []
         for reply in replies:
