@@ -35,10 +35,10 @@ half of its bytes, and nowhere below what a user would tune by hand. It finds pl
 ahead of FlexCFL there, which knows their number; with one class per client it is not below CosAge.
 It does not undo wrong labels: where many are wrong, it stays below training on the right ones."""
 _HOW = """\
-5 seeds each. **▲** above, **▼** below: the 95 % interval of the paired differences excludes zero.
-The primary comparison is forager with the better of the two tuned rows, on each data set.
-Constants were chosen on other seeds (100 and 101) of these data sets, which favours forager and
-"turns, fedyogi, tuned" alike; learning rates were chosen for FedAvg."""
+10 seeds of this comparison, 5 of the others. **▲** above, **▼** below: the 95 % interval of the
+paired differences excludes zero. The primary comparison is forager with the better of the two tuned
+rows, on each data set. Constants were chosen on other seeds (100 and 101) of these data sets, which
+favours forager and "turns, fedyogi, tuned" alike; learning rates were chosen for FedAvg."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/forager-*.jsonl`, those of planted groups from
 `auxo-planted.jsonl`, those of clients with one class from `cosage-digits.jsonl`.
