@@ -14,13 +14,18 @@ pytestmark = pytest.mark.timeout(900)
 def test_two_supernodes_are_examined_over_grpc(tmp_path):
     federation = eager_federation(tmp_path)
     try:
+        nodes = {}
         for place in range(2):
-            federation.add_supernode(f"node-{place}", f"partition-id={place} num-partitions=2")
+            state = tmp_path / f"state-{place}"  # so that it keeps a process for all messages
+            node = f"partition-id={place} num-partitions=2 client-id='{place}'"
+            nodes[f"node-{place}"] = f"{node} state-dir='{state}'"
+        federation.add_supernodes(nodes)
         folder = tmp_path / "runs" / "examined"
-        place = {"output-dir": str(folder.parent), "run-name": folder.name, "num-clients": 2}
-        keys = examined({**place, "round.min-replies": 2, "diagnose.seconds": 600.0}, 2)
+        keep = {"output-dir": str(folder.parent), "run-name": folder.name, "num-clients": 2}
+        keys = examined({**keep, "round.min-replies": 2, "diagnose.seconds": 600.0}, 2)
         run_id = federation.cli.submit(PROJECT, keys)
-        assert wait_for_end(federation.cli, run_id, 300.0).succeeded
+        log = "\n".join(federation.cli.log(run_id))
+        assert wait_for_end(federation.cli, run_id).succeeded, log
     finally:
         federation.stop()
     lines, page = diagnose(RunFolder.open(folder))
