@@ -23,7 +23,7 @@ NAMED := $(CURDIR)/.cache/import-name
 # for four files at a time and for all other tests. The longest go first.
 LONG_TESTS := $(patsubst %,tests/%.py,integration/test_flwr_run deployment/test_second_run \
 	deployment/test_deployed integration/test_ray_cluster deployment/test_bad_input deployment/test_own_app \
-	deployment/test_hostile_node deployment/test_three_nodes deployment/test_diagnose_deployed)
+	deployment/test_hostile_node deployment/test_three_nodes)
 FLOWER_TESTS := $(LONG_TESTS) $(filter-out $(LONG_TESTS),$(wildcard tests/deployment/test_*.py))
 # The names that Chromium goes by
 BROWSERS := chromium chromium-browser google-chrome chrome
