@@ -29,7 +29,7 @@ from story import Story
 pytestmark = pytest.mark.timeout(900)
 
 GOOD, EVIL = ["good-1", "good-2"], "evil"
-ROUNDS = 2
+ROUNDS = 3
 RUN = settings(
     client_selector="all",
     num_server_rounds=ROUNDS,

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 FORAGER = [sys.executable, "-m", "forager.tools.cli"]
 
 
-def test_two_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
+def test_three_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
     env = environment(tmp_path / "home") | {"PYTHONPATH": str(PROJECT)}
     subprocess.run([*FORAGER, "init", "my-fleet"], cwd=tmp_path, env=env, check=True)
     app = tmp_path / "my-fleet"
@@ -33,10 +33,10 @@ def test_two_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
         server = start("server", "server", "--name", "localhost", *where, *ports)
         server.wait_for(lambda: listens(f"127.0.0.1:{fleet}"), START_SECONDS)
         assert "flower-superlink --host=127.0.0.1" in server.log.read_text()
-        for number in (1, 2):
+        for number in (1, 2, 3):
             own = ["--state-dir", str(tmp_path / f"node-{number}"), "--port", str(free_port())]
             own += ["--ca", str(tmp_path / "server" / "ca.crt"), "--name", f"node-{number}"]
-            own += ["--partition", f"{number}/2"]
+            own += ["--partition", f"{number}/3"]
             made = subprocess.run(
                 [*FORAGER, "node", f"localhost:{fleet}", *own, "--unit"],
                 cwd=app,
@@ -45,7 +45,7 @@ def test_two_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
             )
-            assert f"--partition={number}/2" in made.stdout
+            assert f"--partition={number}/3" in made.stdout
             public = tmp_path / f"node-{number}" / f"node-{number}.pub"
             register = ["supernode", "register", str(public), "forager", "--name", public.stem]
             subprocess.run([PROGRAMS / "flwr", *register], env=env, check=True)
@@ -72,8 +72,8 @@ def test_two_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
     with (run / "rounds.csv").open() as file:
         rounds = list(csv.DictReader(file))
     assert float(rounds[-1]["loss"]) < float(rounds[0]["loss"]), told
-    assert "2/2 clients" in told
-    for number in (1, 2):
+    assert "3/3 clients" in told
+    for number in (1, 2, 3):
         said = (tmp_path / f"node-{number}.log").read_text()
         assert "flower-supernode --superlink=localhost" in said
         assert "No module named" not in said
