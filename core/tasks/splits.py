@@ -32,6 +32,11 @@ class Samples(ABC):
     def nbytes(self) -> int:
         """Memory that is taken."""
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What distinguishes samples from others: number and checksum, of lazy ones' targets."""
+        return _fingerprint(self.y)
+
     @abstractmethod
     def select(self, positions: torch.Tensor) -> "Samples":
         """Return some of the samples."""
@@ -61,6 +66,16 @@ class Split(Samples):
         """Memory that the tensors take."""
         return self.x.nbytes + self.y.nbytes
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What distinguishes samples from others: number and checksums.
+
+        >>> data = Split(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+        >>> data.fingerprint == Split(torch.ones(3, 2), data.y).fingerprint
+        False
+        """
+        return _fingerprint(self.x, self.y)
+
     def select(self, positions: torch.Tensor) -> "Split":
         """Return some of the samples."""
         return Split(self.x[positions], self.y[positions])
@@ -75,6 +90,11 @@ class Split(Samples):
             (self.x[start : start + size], self.y[start : start + size])
             for start in range(0, len(self), size)
         )
+
+
+def _fingerprint(*columns: torch.Tensor) -> str:
+    sums = (zlib.crc32(column.contiguous().numpy().view("uint8").data) for column in columns)
+    return "-".join([str(len(columns[-1])), *(f"{one:08x}" for one in sums)])
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from .subsets import (
     Indices,
     Message,
     open_message,
-    pack_index_rows,
+    pack_index_sets,
     seal,
-    unpack_index_rows,
+    unpack_index_sets,
 )
 from .subsets import MalformedUpdate as MalformedUpdate
 
@@ -72,7 +72,7 @@ def encode_rows(
         kept = _cast(part[places], _DTYPE_OF[content])
         if rest is not None:
             rest[start : start + step][places] -= kept
-        pairs = zip(kept, pack_index_rows(indices, size), strict=True)
+        pairs = zip(kept, pack_index_sets(list(indices), size), strict=True)
         messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
     return messages
 
@@ -186,4 +186,4 @@ def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], Floats]:
     joined = b"".join(message.body[:length] for message in messages)
     values = np.frombuffer(joined, dtype=dtype).astype(np.float32).reshape(len(messages), k)
     parts = [message.body[length:] for message in messages]
-    return unpack_index_rows(parts, size, k), values
+    return unpack_index_sets(parts, size, [k] * len(parts)), values

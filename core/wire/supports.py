@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .envelope import Envelope, MalformedUpdate
-from .subsets import MAX_SIZE, Indices, in_groups, pack_index_rows, unpack_index_rows
+from .subsets import MAX_SIZE, Indices, pack_index_sets, unpack_index_sets
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")
@@ -43,25 +43,21 @@ def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> by
 def encode_supports(
     supports: Sequence[NDArray[np.integer[Any]]], size: int, tag: int
 ) -> list[bytes]:
-    """Encode many supports of a model; those of as many indices are encoded together."""
-
-    def encoded(numbers: list[int]) -> list[bytes]:
-        rows = _checked_indices(np.stack([supports[number] for number in numbers]), size)
-        header = _checked_tag(tag), size, rows.shape[1]
-        return [_PLAIN.seal(header, body) for body in pack_index_rows(rows, size)]
-
-    return in_groups([np.size(support) for support in supports], encoded)
+    """Encode many supports of a model."""
+    sets = [_checked_indices(support, size) for support in supports]
+    bodies = zip(sets, pack_index_sets(sets, size), strict=True)
+    return [_PLAIN.seal((_checked_tag(tag), size, own.size), body) for own, body in bodies]
 
 
 def encode_signed_support(
     indices: NDArray[np.integer[Any]], signs: NDArray[np.integer[Any]], size: int, tag: int
 ) -> bytes:
     """Encode a support of a model with the sign of the change at each index."""
-    rows, directions = _checked_indices(np.asarray(indices)[None], size), np.asarray(signs)
-    if directions.shape != rows.shape[1:] or not np.isin(directions, (-1, 1)).all():
-        raise ValueError(f"signs: expected -1 or 1 for each of {rows.size} indices")
-    (body,), bits = pack_index_rows(rows, size), np.packbits(directions > 0)
-    return _SIGNED.seal((_checked_tag(tag), size, rows.size), body, bits.tobytes())
+    checked, directions = _checked_indices(indices, size), np.asarray(signs)
+    if directions.shape != checked.shape or not np.isin(directions, (-1, 1)).all():
+        raise ValueError(f"signs: expected -1 or 1 for each of {checked.size} indices")
+    (body,), bits = pack_index_sets([checked], size), np.packbits(directions > 0)
+    return _SIGNED.seal((_checked_tag(tag), size, checked.size), body, bits.tobytes())
 
 
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
@@ -75,12 +71,7 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
 def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indices]:
     """Decode many supports of a model; one that is malformed spoils all."""
     opened = [_opened(_PLAIN, data, size, tag) for data in messages]
-
-    def decoded(numbers: list[int]) -> list[Indices]:
-        parts = [opened[number][1] for number in numbers]
-        return unpack_index_rows(parts, size, opened[numbers[0]][0])
-
-    return in_groups([k for k, _ in opened], decoded)
+    return unpack_index_sets([body for _, body in opened], size, [k for k, _ in opened])
 
 
 def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:
@@ -91,7 +82,7 @@ def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Si
         raise MalformedSupport(
             f"{len(body)} bytes for indices and signs: the signs alone take {length}"
         )
-    (indices,) = unpack_index_rows([body[:-length]], size, k)
+    (indices,) = unpack_index_sets([body[:-length]], size, [k])
     bits = np.unpackbits(np.frombuffer(body[-length:], dtype=np.uint8))
     if bits[k:].any():
         raise MalformedSupport(f"more signs than the {k} indices")
@@ -127,16 +118,16 @@ def _checked_tag(tag: int) -> int:
     return tag
 
 
-def _checked_indices(rows: NDArray[np.integer[Any]], size: int) -> Indices:
+def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+    array = np.asarray(indices)
     if not 1 <= size <= MAX_SIZE:
         raise ValueError(f"size: expected 1 to {MAX_SIZE} parameters, got {size}")
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
+    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(
-            f"indices: expected one or more whole numbers, got {rows.dtype} of {rows.shape[1:]}"
+            f"indices: expected one or more whole numbers, got {array.dtype} of {array.shape}"
         )
-    if not np.all(rows[:, 1:] > rows[:, :-1]):
+    if not np.all(array[1:] > array[:-1]):
         raise ValueError("indices: expected a strictly increasing array")
-    least, most = rows[:, 0].min(), rows[:, -1].max()
-    if least < 0 or most >= size:
-        raise ValueError(f"indices: expected 0 to {size - 1}, got {least} to {most}")
-    return rows.astype(np.int64)
+    if array[0] < 0 or array[-1] >= size:
+        raise ValueError(f"indices: expected 0 to {size - 1}, got {array[0]} to {array[-1]}")
+    return array.astype(np.int64)
