@@ -26,6 +26,7 @@ from .callbacks.base import Callback
 from .exchange import Exchange
 from .post import Post
 from .retries import (
+    ROLL_BACK_AFTER,
     AllRefused,
     Interrupted,
     LoopPlan,
@@ -187,7 +188,7 @@ class Loop:
         self.take_snapshot(anew=True)
         _log.warning(
             "round %d failed %d times with every reply set aside: the run goes back to round %d",
-            *(failed, self.plan.roll_back_after, self.round),
+            *(failed, ROLL_BACK_AFTER, self.round),
         )
         self.federation.note(RolledBack(round=failed, to=self.round, reason=reason))
         for callback in self.callbacks:
@@ -225,7 +226,8 @@ class Loop:
         received = sum(map(len, kept))
         if received < self.plan.min_replies:
             assert self.train_exchange is not None
-            raise RoundFailed(self.train_exchange.shortfall(received, self.plan.min_replies))
+            least, called = self.plan.min_replies, self.federation.called
+            raise RoundFailed(self.train_exchange.shortfall(received, least, called))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(late, kept, tables)))
             self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))

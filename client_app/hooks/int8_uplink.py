@@ -6,10 +6,11 @@ from flwr.app import ConfigRecord
 from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcomes
 from ...core.wire import int8
-from ...core.wire.keys import PAYLOAD, SPARSE
+from ...core.wire.keys import PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled
 from ..batch import ClientBatch
 from .base import ClientHook
+from .sparse_uplink import add_residuals
 
 _SECTION = "rounding-error"
 
@@ -23,12 +24,13 @@ class Int8Update(ClientHook):
     of_updates = True
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Encode the changes."""
+        """Encode the changes if the message asks for it."""
+        if VALUES not in batch.told:
+            return outcomes
+        changes = outcomes.changes(batch.models)
+        add_residuals(batch, changes, _SECTION)
         payloads = []
-        for row, change in zip(batch.rows, outcomes.changes(batch.models), strict=True):
-            lost = row.state.get(_SECTION)
-            if lost is not None and lost.size == change.size:
-                change = change + lost
+        for row, change in zip(batch.rows, changes, strict=True):
             sizes = [a.size for a in row.model.values() if a.dtype.kind == "f"]
             rng = np.random.default_rng([batch_seed(row.config.seed, row.key, row.round), 8])
             data, said = int8.encode(change, sizes, rng)
