@@ -115,17 +115,9 @@ def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
     step = max(1, _NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, len(messages), step):
         opened = [open_message(data, size) for data in messages[start : start + step]]
-        _fill(dense[start : start + step], opened)
+        for row, own, values in zip(dense[start:], *_read_pairs(opened), strict=False):
+            row[own] = values
     return dense
-
-
-def _fill(dense: Floats, messages: Sequence[Message]) -> None:
-    alike: dict[tuple[int, int], list[int]] = {}
-    for number, message in enumerate(messages):
-        alike.setdefault((message.content, message.k), []).append(number)
-    for rows in alike.values():
-        indices, values = _read_pairs([messages[row] for row in rows])
-        dense[np.array(rows)[:, None], indices] = values
 
 
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
@@ -188,17 +180,16 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return cast
 
 
-def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], Floats]:
-    """Return indices and values of messages with the same content, size and k."""
-    content, size, k, _ = messages[0]
-    if content not in _DTYPE_OF:
-        raise MalformedUpdate(f"content {content} is not a sparse update")
-    dtype = _DTYPE_OF[content]
-    length = k * dtype.itemsize
-    least = min(len(message.body) for message in messages)
-    if length > least:
-        raise MalformedUpdate(f"{least} bytes cannot hold {k} {dtype} values")
-    joined = b"".join(message.body[:length] for message in messages)
-    values = np.frombuffer(joined, dtype=dtype).astype(np.float32).reshape(len(messages), k)
-    parts = [message.body[length:] for message in messages]
-    return unpack_index_sets(parts, size, [k] * len(parts)), values
+def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], list[Floats]]:
+    """Return indices and values of messages of one size."""
+    parts, values = list[memoryview](), list[Floats]()
+    for content, _, k, body in messages:
+        if content not in _DTYPE_OF:
+            raise MalformedUpdate(f"content {content} is not a sparse update")
+        dtype = _DTYPE_OF[content]
+        length = k * dtype.itemsize
+        if length > len(body):
+            raise MalformedUpdate(f"{len(body)} bytes cannot hold {k} {dtype} values")
+        values.append(np.frombuffer(body[:length], dtype=dtype).astype(np.float32))
+        parts.append(body[length:])
+    return unpack_index_sets(parts, messages[0].size, [each.k for each in messages]), values

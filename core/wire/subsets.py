@@ -58,7 +58,7 @@ class Message(NamedTuple):
 
 def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
     """Encode a strictly increasing array of indices below ``size``."""
-    checked = _checked_indices(indices, size)
+    checked = checked_indices(indices, size)
     return seal(Content.INDICES, size, checked.size, *pack_index_sets([checked], size))
 
 
@@ -116,7 +116,7 @@ def unpack_index_sets(
         raise MalformedUpdate("the index part is missing")
     headers = [_FORM.unpack_from(part) for part in parts]
     for (form, count), k in zip(headers, numbers, strict=True):
-        fits = form == Form.EDGES and count < min(k, size - k)
+        fits = form == Form.EDGES and count <= min(k, size - k)
         if not fits and (form, count) not in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
             raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
     coded = [part[_FORM.size :] for part in parts]
@@ -130,7 +130,8 @@ def unpack_index_sets(
     return found
 
 
-def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+def checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+    """Return increasing whole numbers below ``size`` as int64; ValueError for anything else."""
     array = np.asarray(indices)
     if not 0 <= size <= MAX_SIZE:
         raise ValueError(f"size must be in 0..{MAX_SIZE}, got {size}")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .envelope import Envelope, MalformedUpdate
-from .subsets import MAX_SIZE, Indices, pack_index_sets, unpack_index_sets
+from .subsets import Indices, checked_indices, pack_index_sets, unpack_index_sets
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")
@@ -44,20 +44,20 @@ def encode_supports(
     supports: Sequence[NDArray[np.integer[Any]]], size: int, tag: int
 ) -> list[bytes]:
     """Encode many supports of a model."""
-    sets = [_checked_indices(support, size) for support in supports]
-    bodies = zip(sets, pack_index_sets(sets, size), strict=True)
-    return [_PLAIN.seal((_checked_tag(tag), size, own.size), body) for own, body in bodies]
+    sets = [checked_indices(support, size) for support in supports]
+    heads = [_checked_head(tag, size, own) for own in sets]
+    return list(map(_PLAIN.seal, heads, pack_index_sets(sets, size)))
 
 
 def encode_signed_support(
     indices: NDArray[np.integer[Any]], signs: NDArray[np.integer[Any]], size: int, tag: int
 ) -> bytes:
     """Encode a support of a model with the sign of the change at each index."""
-    checked, directions = _checked_indices(indices, size), np.asarray(signs)
+    checked, directions = checked_indices(indices, size), np.asarray(signs)
     if directions.shape != checked.shape or not np.isin(directions, (-1, 1)).all():
         raise ValueError(f"signs: expected -1 or 1 for each of {checked.size} indices")
     (body,), bits = pack_index_sets([checked], size), np.packbits(directions > 0)
-    return _SIGNED.seal((_checked_tag(tag), size, checked.size), body, bits.tobytes())
+    return _SIGNED.seal(_checked_head(tag, size, checked), body, bits.tobytes())
 
 
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
@@ -112,22 +112,8 @@ def _opened(kind: Envelope, data: bytes, size: int, tag: int) -> tuple[int, memo
     return k, body
 
 
-def _checked_tag(tag: int) -> int:
+def _checked_head(tag: int, size: int, indices: Indices) -> tuple[int, int, int]:
     if not 0 <= tag < 2**32:
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
-    return tag
-
-
-def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
-    array = np.asarray(indices)
-    if not 1 <= size <= MAX_SIZE:
-        raise ValueError(f"size: expected 1 to {MAX_SIZE} parameters, got {size}")
-    if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise ValueError(
-            f"indices: expected one or more whole numbers, got {array.dtype} of {array.shape}"
-        )
-    if not np.all(array[1:] > array[:-1]):
-        raise ValueError("indices: expected a strictly increasing array")
-    if array[0] < 0 or array[-1] >= size:
-        raise ValueError(f"indices: expected 0 to {size - 1}, got {array[0]} to {array[-1]}")
-    return array.astype(np.int64)
+    check_count(indices.size, size)
+    return tag, size, indices.size
