@@ -1,8 +1,7 @@
 """Increasing positions as bytes: the gaps between them, Rice-coded, the width chosen per 256 gaps.
 
-Positions of many sets are coded in one computation, a set in each row, the shorter ones filled up:
-the bytes of each are the widths of its blocks, the remainder bits plane by plane, and the quotients
-in unary up to the end.
+Positions of many sets are coded in one computation, a set in each row: the bytes of each are the
+widths of its blocks, the remainder bits plane by plane, and the quotients in unary up to the end.
 """
 
 from collections.abc import Sequence

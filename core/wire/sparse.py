@@ -17,6 +17,7 @@ from .subsets import (
     Content,
     Indices,
     Message,
+    in_parts,
     open_message,
     pack_index_sets,
     seal,
@@ -36,7 +37,6 @@ _DTYPE_OF: dict[int, np.dtype[Any]] = {
 }
 _SIGN_CLEARED = np.uint32(0x7FFFFFFF)
 _NAN = np.uint32(0x7F800001)
-_NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 
 
 def num_kept(density: float, size: int) -> int:
@@ -79,14 +79,13 @@ def encode_rows(
     content, rows = _CONTENT_OF[values], _checked_updates(updates)
     size, count = rows.shape[1], _checked_k(k, rows.shape[1])
     messages: list[bytes] = []
-    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
+    for at in in_parts(len(rows), size):
+        part = rows[at]
         indices = _top_k(part, count)
         places = np.arange(len(part))[:, None], indices
         kept = _cast(part[places], _DTYPE_OF[content])
         if rest is not None:
-            rest[start : start + step][places] -= kept
+            rest[at][places] -= kept
         pairs = zip(kept, pack_index_sets(list(indices), size), strict=True)
         messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
     return messages
@@ -112,10 +111,9 @@ def decode(data: bytes, size: int | None = None) -> Floats:
 def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
     """Decode messages to the rows of a matrix; one that is malformed spoils all."""
     dense = np.zeros((len(messages), size), dtype=np.float32)
-    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-    for start in range(0, len(messages), step):
-        opened = [open_message(data, size) for data in messages[start : start + step]]
-        for row, own, values in zip(dense[start:], *_read_pairs(opened), strict=False):
+    for at in in_parts(len(messages), size):
+        opened = [open_message(data, size) for data in messages[at]]
+        for row, own, values in zip(dense[at], *_read_pairs(opened), strict=True):
             row[own] = values
     return dense
 

@@ -12,7 +12,7 @@ A message (:mod:`core.wire.envelope`), little-endian throughout, is ::
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from .rice_code import Indices as Indices
 from .rice_code import decode_positions, encode_positions
 
 MAX_SIZE = 2**31 - 1  # positions that a set may be drawn from
+_NUMBERS_AT_ONCE = 2**22  # that sets are drawn from which are coded together
 _ENVELOPE = Envelope("message", b"FRGR", 1, "BII")
 _FORM = struct.Struct("<BI")
 OVERHEAD = len(_ENVELOPE.seal((0, 0, 0))) + _FORM.size  # bytes besides values and coded positions
@@ -88,10 +89,14 @@ def open_message(data: bytes, size: int | None = None) -> Message:
     return Message(content, found, k, body)
 
 
+def in_parts(count: int, size: int) -> Iterator[slice]:
+    """Yield so many sets or updates in parts that are coded together, as memory allows."""
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
 def pack_index_sets(sets: Sequence[Indices], size: int) -> list[bytes]:
     """Write the index parts of many sets of increasing indices."""
-    if not sets:
-        return []
     forms, written = list[Form](), list[Indices]()
     edges, ends = _edges(sets)
     for indices, (start, end) in zip(sets, pairwise([0, *ends]), strict=True):
@@ -151,12 +156,7 @@ def _complement(indices: Indices, size: int) -> Indices:
 
 
 def _edges(sets: Sequence[Indices]) -> tuple[Indices, list[int]]:
-    """Return starts and (exclusive) ends of runs of consecutive indices, and where each set's end.
-
-    >>> edges, ends = _edges([np.array([2, 3, 7]), np.array([8])])
-    >>> edges.tolist(), ends
-    ([2, 4, 7, 8, 8, 9], [4, 6])
-    """
+    """Return starts and (exclusive) ends of runs of indices, and where those of each set end."""
     joined, ends = np.concatenate(sets), np.cumsum([indices.size for indices in sets])
     is_last = np.diff(joined, append=-1) != 1
     is_last[ends[ends > 0] - 1] = True

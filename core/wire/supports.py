@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .envelope import Envelope, MalformedUpdate
-from .subsets import Indices, checked_indices, pack_index_sets, unpack_index_sets
+from .subsets import Indices, checked_indices, in_parts, pack_index_sets, unpack_index_sets
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")
@@ -46,7 +46,8 @@ def encode_supports(
     """Encode many supports of a model."""
     sets = [checked_indices(support, size) for support in supports]
     heads = [_checked_head(tag, size, own) for own in sets]
-    return list(map(_PLAIN.seal, heads, pack_index_sets(sets, size)))
+    bodies = [own for at in in_parts(len(sets), size) for own in pack_index_sets(sets[at], size)]
+    return list(map(_PLAIN.seal, heads, bodies))
 
 
 def encode_signed_support(
@@ -71,7 +72,8 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
 def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indices]:
     """Decode many supports of a model; one that is malformed spoils all."""
     opened = [_opened(_PLAIN, data, size, tag) for data in messages]
-    return unpack_index_sets([body for _, body in opened], size, [k for k, _ in opened])
+    parts = (zip(*opened[at], strict=True) for at in in_parts(len(opened), size))
+    return [own for ks, bodies in parts for own in unpack_index_sets(bodies, size, ks)]
 
 
 def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:

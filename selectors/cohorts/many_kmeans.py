@@ -70,12 +70,13 @@ def _draws(
     rng: np.random.Generator, parts: Sequence[int], points: int, starts: int
 ) -> tuple[Labels, Floats]:
     """Return a point of each set for each start, and random numbers for its further centres."""
-    first, later = np.empty((0, starts), np.intp), np.zeros((max(parts) - 1, len(parts), starts))
+    first, later, done = [], np.zeros((max(parts) - 1, len(parts), starts)), 0
     for number, alike in groupby(parts):
-        sets = slice(len(first), len(first) + len(list(alike)))
-        first = np.concatenate([first, rng.integers(points, size=(sets.stop - sets.start, starts))])
-        later[: number - 1, sets] = rng.random((number - 1, sets.stop - sets.start, starts))
-    return first, later
+        sets = len(list(alike))
+        first.append(rng.integers(points, size=(sets, starts)))
+        later[: number - 1, done : done + sets] = rng.random((number - 1, sets, starts))
+        done += sets
+    return np.concatenate(first), later
 
 
 def _first_centres(sets: Floats, first: Labels, later: Floats) -> Floats:

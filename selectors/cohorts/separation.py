@@ -116,8 +116,7 @@ def _main_directions(means: Floats, most: int) -> tuple[Floats, Floats]:
 def shares_within(sets: Floats, labels: Labels, noise: Floats) -> Floats:
     """Return the share of the variance between clients that is within groups, at most 1.
 
-    One for each set of clients, of all of them with the noise of each. Per degree of freedom,
-    without the noise's part. 1 where noise explains all of it.
+    One of each set. Per degree of freedom, without the noise's part. 1 where noise explains all.
 
     >>> sets, labels = np.array([[[-1.0], [-3.0], [1.0], [3.0]]] * 2), np.array([[0, 0, 1, 1]] * 2)
     >>> shares_within(sets, labels, np.array([[0.0] * 4, [1.0] * 4])).round(3).tolist()

@@ -83,12 +83,14 @@ class Questions:
         in_short: dict[str, dict[str, Any]] = {}  # by the model that a client holds
         for base in {held.of(node) for node in nodes} & known.keys() if tag else ():
             change = encode(known[base], model)
+            if change is None:
+                continue
             # It is not where a round was tried again, or where a client holds an older model.
             is_reference = reference is not None and np.array_equal(
                 flat_change(known[base], model), flat_floats(reference)
             )
-            spared = referred if is_reference else dict[str, bytes]
-            if change is not None and _is_shorter(change, model, spared):
+            more = sum(map(len, change)) - flat_floats(model).nbytes
+            if more < 0 or (is_reference and more < len(referred()[REFERENCE])):
                 short = named | {BASE: base, CHANGE: change}
                 in_short[base] = {CONFIG: short if is_reference else short | referred()}
 
@@ -117,14 +119,6 @@ def _who_lacks_it(answers: list[Replies]) -> tuple[list[Replies], list[int]]:
         lacking += [table.nodes[row] for row in without]
         held.append(table.without(without))
     return held, lacking
-
-
-def _is_shorter(
-    change: Sequence[bytes], model: Arrays, spared: Callable[[], Mapping[str, bytes]]
-) -> bool:
-    """Return whether a change is shorter than the model and what else it spares."""
-    more = sum(map(len, change)) - flat_floats(model).nbytes
-    return more < 0 or more < sum(map(len, spared().values()))
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:
