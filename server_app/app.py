@@ -15,18 +15,16 @@ from ..core.config.combinations import check_simulated, unused_keys, unwise
 from ..core.config.moved import old_names
 from ..core.config.sections import AUTO
 from ..core.learning.evaluation import evaluate
-from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
-from ..core.learning.optimisers import check_optimiser
-from ..core.learning.placement import chosen_device
+from ..core.learning.model_arrays import chosen_device, frozen_arrays, frozen_digest, read_arrays
 from ..core.learning.smoke_check import try_out
+from ..core.learning.train_settings import check_optimiser
 from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
 from ..core.methods.diagnose import Diagnosis
 from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
-from ..core.tasks.metric_text import check_metrics
-from ..core.tasks.metrics import Metric
+from ..core.tasks.metrics import Metric, check_metrics
 from ..core.tasks.own_app import PREFIX
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record

@@ -24,8 +24,7 @@ from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
 from ..strategies.federation.ledger import Assignment
-from .exchange import Exchange, LateReplies, Lessons, most_bytes, too_large
-from .short_messages import ShortForm
+from .exchange import Exchange, LateReplies, Lessons, ShortForm, most_bytes, too_large
 
 _LONGEST_REASON = 1000  # characters; a client could fill the log
 _SUPERLINK = 1  # the node id that its own errors come from, which no reply of a node can have

@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.learning.batches import batch_seed
+from ...core.learning.job import batch_seed
 from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods

@@ -24,8 +24,7 @@ from .gradients import (
     head_gradients,
     logit_gradients,
 )
-from .model_arrays import load_arrays
-from .placement import device_of, moved
+from .model_arrays import device_of, load_arrays, moved
 from .pools import of_same_model, pools
 
 _BATCH = 128

@@ -7,8 +7,7 @@ from ..tasks import Task
 from ..tasks.errors import TaskError, one_line
 from ..tasks.problems import Problem, Segmentation
 from .evaluation import evaluate
-from .model_arrays import check_trainable, read_arrays
-from .placement import device_of, moved
+from .model_arrays import check_trainable, device_of, moved, read_arrays
 
 
 def try_out(task: Task, model: nn.Module) -> None:

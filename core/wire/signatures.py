@@ -1,6 +1,6 @@
 """Signatures as bytes: a MinHash signature of a support, and of which model's.
 
-The body of a message (:mod:`core.wire.envelope`) is the hashes, 32 bits each; its header has the
+The body of a message (:mod:`core.wire.subsets`) is the hashes, 32 bits each; its header has the
 model's tag, its number of parameters, the number of indices (32 bits each) and of hashes (16).
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .envelope import Envelope, MalformedUpdate
+from .subsets import Envelope, MalformedUpdate
 from .supports import check_count, check_model
 
 _ENVELOPE = Envelope("signature", b"FRGH", 1, "IIIH")

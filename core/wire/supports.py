@@ -1,6 +1,6 @@
 """Supports as bytes: which parameters of which model matter most to a client.
 
-The body of a message (:mod:`core.wire.envelope`) is an index part of :mod:`core.wire.subsets`, near
+The body of a message (:mod:`core.wire.subsets`) is an index part of :mod:`core.wire.subsets`, near
 log2 C(M, K) bits; its header has the model's tag, its number of parameters M and the number of
 indices K, 32 bits each. In a signed support one bit per index follows: 1 where the parameter grew,
 0 where it fell; the last byte is filled up with zeros.
@@ -15,8 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .envelope import Envelope, MalformedUpdate
-from .subsets import MAX_SIZE, Indices, in_groups, pack_index_rows, unpack_index_rows
+from .subsets import (
+    MAX_SIZE,
+    Envelope,
+    Indices,
+    MalformedUpdate,
+    in_groups,
+    pack_index_rows,
+    unpack_index_rows,
+)
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .virtual_nodes import NumberedKeys
+from .grids import NumberedKeys
 
 _MOST_GONE = 5_000  # absent clients that are remembered
 

@@ -19,15 +19,13 @@ from ...core.wire.replies import Replies, Row, tables_in
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
 from ...selectors.stateful import Stateful
-from .admission import Admission
 from .client_memory import ClientMemory
 from .grids import GridWrapper, Route, as_sequence, question
-from .held_models import HeldModels
-from .ledger import Ledger
+from .ledger import HeldModels, Ledger
 from .observations import Reader
 from .punctuality import ResponseTimes
 from .releases import Releases
-from .roster import Roster
+from .roster import Admission, Roster
 
 _log = logging.getLogger("forager")
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it

@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
 from ...core.learning.evaluation import predictions_of_all
-from ...core.learning.placement import chosen_device
+from ...core.learning.model_arrays import chosen_device
 from ...core.log.events import Decided
 from ...core.tasks import load_task
 from ...core.wire.arrays import from_record

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config.run_config import flattened
-from ...core.tasks.metric_text import written
+from ...core.tasks.metrics import written
 from . import (
     choice_charts,
     class_charts,

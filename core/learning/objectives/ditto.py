@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ...config import RunConfig
-from ...methods.ditto import DittoSettings
+from ...methods.objectives import DittoSettings
 from .plain import Plain, Tensors
 
 GLOBAL = "global"  # what the job carries: the global model, as it was sent

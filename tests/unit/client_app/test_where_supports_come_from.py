@@ -5,7 +5,7 @@ import pytest
 from forager.client_app.hooks import supports as hooks
 from forager.client_app.side import task_side
 from forager.core.config import read_config
-from forager.core.learning.batches import UNUSED, batch_plans, batch_seed
+from forager.core.learning.job import UNUSED, batch_plans, batch_seed
 from forager.core.learning.model_arrays import load_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import flat_floats, from_record

@@ -23,7 +23,7 @@ from ....server_app.callbacks.checkpoint import CheckpointError
 from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
-from ...engine.simulated_devices import simulated_devices
+from ...engine.simulated_transport import simulated_devices
 from ...report.formatting import jain_index
 from ...report.history import History
 from ..measures import EVENNESS, SELECTING

@@ -10,8 +10,7 @@ from forager.core.tasks.datasets.raw import input_range, kind_of, model_inputs
 from forager.core.tasks.datasets.storage import cache_folder
 from forager.core.tasks.errors import advice, one_line
 from forager.core.tasks.groups import affine_shift, group_of, label_permutation, rotation
-from forager.core.tasks.metric_text import label, title
-from forager.core.tasks.metrics import Metric, of_classes
+from forager.core.tasks.metrics import Metric, label, of_classes, title
 from forager.core.tasks.noise import classes_after_noise
 from forager.core.tasks.noise.noisy import draw_affected
 from forager.core.tasks.noise.open_set import kept_classes
