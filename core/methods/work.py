@@ -1,0 +1,22 @@
+"""How much clients train in a round."""
+
+from .base import Method
+
+METHODS = (
+    Method(axis="work", name="same", about="all clients train for the same epochs", default=True),
+    Method(
+        axis="work",
+        name="by-speed",
+        about="as many local steps as let all clients finish together",
+        after="Li et al., 2024: FedCompass: Efficient Cross-Silo Federated Learning on "
+        "Heterogeneous Client Devices using a Computing Power Aware Scheduler",
+        core="selectors.equal_time:steps_by_speed",
+        outer="strategies.layers.equal_time:EqualTime.of_run",
+        hook="client_app.hooks.given_steps:GivenSteps",
+        needs=("our training",),
+        requires={
+            "data-selector": ("full",),
+            "objective": ("sgd", "prox", "gce", "sce"),
+        },
+    ),
+)
