@@ -13,8 +13,8 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from ..core.log.event import shorten
 from ..core.log.events import Quarantined
-from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.delivery import Delivery
 from ..core.wire.records import answered_id, sender_of

@@ -26,8 +26,7 @@ from ...core.tasks import Samples
 from ...core.tasks.errors import SayableError
 from ...core.wire.keys import PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.records import entries, filled
-from ...core.wire.signatures import encode_signature
-from ...core.wire.supports import encode_supports, model_tag
+from ...core.wire.supports import encode_signature, encode_supports, model_tag
 from ...selectors.similarities.importance_average import averaged
 from ...selectors.similarities.index_overlap import (
     choose_k,

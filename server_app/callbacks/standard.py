@@ -83,7 +83,7 @@ class EarlyStopCallback(Callback):
         self._without, self._seen = int(state["without"]), int(state["seen"])
 
 
-class Budget(Callback):
+class SpendingLimit(Callback):
     """End the run before a round that would spend more than it may; 0 means no limit."""
 
     def __init__(self, most_bytes: int, most_seconds: float) -> None:

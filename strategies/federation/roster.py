@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from ...core.log.text import shorten
+from ...core.log.event import shorten
 from ...core.wire.flower_private import NodeInfo
 from ...core.wire.keys import ANSWERS, CLIENT, IDENTIFY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import record_at

@@ -10,7 +10,7 @@ from forager.core.learning.model_arrays import load_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import flat_floats, from_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
-from forager.core.wire.signatures import decode_signature
+from forager.core.wire.supports import decode_signature
 from forager.selectors.similarities.index_overlap import choose_k, top_k_support
 from forager.selectors.similarities.signatures import Hashing
 from forager.selectors.similarities.signed_overlap import split_codes, top_k_changes
