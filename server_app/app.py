@@ -14,9 +14,8 @@ from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import check_simulated, unused_keys, unwise
 from ..core.config.reading import fill_axes, old_names
 from ..core.config.sections import AUTO
-from ..core.learning.evaluation import evaluate
+from ..core.learning.evaluation import evaluate, try_out
 from ..core.learning.model_arrays import chosen_device, frozen_arrays, frozen_digest, read_arrays
-from ..core.learning.smoke_check import try_out
 from ..core.learning.train_settings import check_optimiser
 from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation

@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..tasks import Samples
+from ..tasks import Samples, Task
 from ..tasks.errors import TaskError, one_line, optional_packages
 from ..tasks.metrics import ACCURACY, RECALL, Metric
-from ..tasks.problems import Classification, Problem
-from .model_arrays import device_of, load_arrays, moved
+from ..tasks.problems import Classification, Problem, Segmentation
+from .model_arrays import check_trainable, device_of, load_arrays, moved, read_arrays
 from .pools import Pool, looked_through
 
 _FROM_LOSS = {"perplexity", "loss"}  # metrics that need nothing but the mean loss
@@ -246,3 +246,36 @@ def predictions_of_all(
 
 def _probabilities(outputs: Tensor) -> NDArray[np.float32]:
     return outputs.float().softmax(dim=1).cpu().numpy()
+
+
+def try_out(task: Task, model: nn.Module) -> None:
+    """Refuse a task whose model, loss or metrics do not fit its data, and say which."""
+    check_trainable(model)
+    test = task.server_data().test
+    few = test.select(torch.arange(min(4, len(test))))
+    model.eval()
+    x, y = next(iter(few.batches(len(few))))
+    device = device_of(model)
+    try:
+        with torch.no_grad():
+            outputs = model(moved(x, device))
+    except Exception as error:
+        shape = f"of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
+        raise TaskError(
+            f"the model failed on a batch {shape}: {type(error).__name__}: {one_line(error)}"
+        ) from error
+    name = f"{type(task.problem).__name__}.loss"
+    try:
+        with torch.no_grad():
+            own = ":" in task.spec.model or type(task.problem).model is not Problem.model
+            if own and isinstance(task.problem, Segmentation):
+                task.problem.check_axes(outputs, y)
+            task.problem.checked_loss(outputs, moved(y, device))
+    except TaskError:
+        raise
+    except Exception as error:
+        raise TaskError(
+            f"{name} failed on outputs of shape {tuple(outputs.shape)} and targets of shape "
+            f"{tuple(y.shape)}: {type(error).__name__}: {one_line(error)}"
+        ) from error
+    evaluate(model, read_arrays(model), few, task.problem, task.metrics)

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..config import RunConfig
 from ..methods.selector import PROXY_BATCHES
-from ..tasks.errors import TaskError, unknown
-from ..tasks.importing import imported
+from ..tasks.errors import TaskError, imported, unknown
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ METHODS = (
         settings=(Ios,),
         reads=CHANGE_KEYS,
         core="selectors.client_selectors.support_diversity:SupportDiversity",
-        hook="client_app.hooks.signed_supports:ChangeSignatures",
+        hook="client_app.hooks.supports:ChangeSignatures",
         sends=("signature of changes and their signs",),
         requires={"similarity": ("none", "signed-overlap")},
     ),

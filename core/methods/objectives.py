@@ -99,7 +99,7 @@ METHODS = (
         presets={"ditto": {}},
         settings=(DittoSettings,),
         core="core.learning.objectives.ditto:Ditto",
-        hook="client_app.hooks.ditto:PersonalModel",
+        hook="client_app.hooks.personal:PersonalModel",
         models_per_virtual_client=2.5,
     ),
     Method(
