@@ -25,7 +25,7 @@ from ..core.wire.arrays import to_record
 from ..core.wire.flower_private import by_wire as as_received
 from ..core.wire.keys import ARRAYS, CONFIG, REFERENCE, ROUND, SIMILARITY, SUMMARY, WANTS
 from ..core.wire.requests import Requests
-from ..strategies.federation.observations import encode_update
+from ..strategies.federation.questions import encode_update
 from ..tools.engine.local_grid import LocalGrid
 from .side_by_side import side_by_side
 

@@ -22,7 +22,8 @@ from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks import Samples, Split
-from ...core.tasks.streams.sources import Arrivals, FolderStream, OwnStream, PartitionStream
+from ...core.tasks.streams.arrivals import Arrivals
+from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from ...core.wire.keys import ESTIMATE, PLAN
 from ...core.wire.records import filled
 from ...selectors.stream_selectors.base import Offered, StreamSelector

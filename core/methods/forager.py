@@ -10,7 +10,7 @@ METHODS = (
         after="Gradient Coreset for Federated Learning (GCFL), and Arpit et al., 2017",
         core="selectors.data_selectors.confirmed_labels:LabelDoubt",
         layer="strategies.layers.examination:ConfirmedLabels.of_run",
-        hook="client_app.hooks.examination:ConfirmedSamples",
+        hook="client_app.hooks.confirmed_labels:ConfirmedSamples",
         sends=("agreement of the model with its labels",),
     ),
     Method(

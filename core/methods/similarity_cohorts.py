@@ -1,4 +1,4 @@
-"""Similarities by values, and cohorts and personal models by how similar clients are."""
+"""Cohorts and personal models by how similar clients are (IOS, section 5)."""
 
 from .base import Method
 from .cohort import CohortMethod
@@ -27,31 +27,5 @@ METHODS = (
         releases=("mixtures of clients' models",),
         models_per_reply=4.4,
         needs=("a similarity",),
-    ),
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
-        name="cosine",
-        about="the cosine of two clients' updates",
-        core="selectors.similarities.gram:cosine_matrix",
-        layer="strategies.similarities.client_similarity:Cosine.of_run",
-    ),
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
-        name="euclidean",
-        about="the distance of two clients' updates",
-        core="selectors.similarities.gram:euclidean_matrix",
-        layer="strategies.similarities.client_similarity:Euclidean.of_run",
-    ),
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
-        name="oracle",
-        about="how alike the label histograms are (uses true labels)",
-        core="selectors.similarities.histograms:histogram_similarity",
-        layer="strategies.similarities.client_similarity:Oracle.of_run",
-        sends=("labels",),
-        needs=("classes",),
     ),
 )

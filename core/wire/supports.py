@@ -16,15 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .subsets import (
-    MAX_SIZE,
-    Envelope,
-    Indices,
-    MalformedUpdate,
-    in_groups,
-    pack_index_rows,
-    unpack_index_rows,
-)
+from .envelope import Envelope, MalformedUpdate
+from .rice_code import Indices
+from .subsets import MAX_SIZE, in_groups, pack_index_rows, unpack_index_rows
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")

@@ -22,7 +22,8 @@ from ..federation.federation import Federation
 from ..federation.grids import GridView, as_sequence
 from ..layers.base import Layer, Outcome
 from .metric_spread import untested
-from .running_mean import Pieces, mean_of, median_of
+from .pieces import Pieces
+from .running_mean import mean_of, median_of
 from .update_average import FromCurrent
 
 _Counted = dict[str, list[NDArray[Any]]]  # what clients sent of each integer array

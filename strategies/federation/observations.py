@@ -6,46 +6,25 @@ rows that make no sense, with the reason.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord
-from flwr.serverapp import Grid
-from numpy.typing import NDArray
+from flwr.app import ConfigRecord
 
-from ...core.wire import sparse
-from ...core.wire.arrays import flat_change, flat_floats, from_record
-from ...core.wire.changes import (
-    BASE,
-    CHANGE,
-    LACKS_BASE,
-    TAG,
-    encode_change,
-    encode_shortest,
-    tag_of,
-)
 from ...core.wire.keys import (
-    ARRAYS,
-    CONFIG,
     HISTOGRAM,
     LOSS,
     NUM_EXAMPLES,
-    REFERENCE,
     SECONDS,
     SIGNATURE,
     SIMILARITY,
-    SUMMARY,
     SUPPORT,
     TRAIN_LOSS,
     UTILITY,
-    WANTS,
 )
 from ...core.wire.replies import Replies
 from ...core.wire.supports import MalformedSupport, decode_signature
-from .federation import Federation
-from .ledger import Arrays
 
 Column = tuple[list[Any], dict[int, str]]
 Reader = Callable[[Replies], Column]
@@ -176,103 +155,3 @@ def readers(needs: frozenset[str], bounded: bool = True, hashes: int = 0) -> dic
         SIMILARITY: _ridden_similarity(bounded),
     }
     return {name: known[name] for name in sorted(needs) if name in known}
-
-
-@dataclass
-class Questions:
-    """What clients are asked before they are chosen, how many of them, and what may be true."""
-
-    bounded: bool = True  # a similarity must lie in [-1, 1]
-    labels: int = 0  # how many a histogram must be of; 0 if that is not known
-    hashes: int = 0  # how many a signature must be of; 0 if that is not known
-    ride: bool = False  # clients are not asked: what they said in their last reply counts
-    ask_at_most: int = 0  # clients per round, the oldest first; 0 for no limit
-    resend: bool = False  # the whole model every time; else clients are to keep the last one
-    seed: int = 0  # of sketches of updates
-    steps_of: Callable[[float], int] | None = None  # local steps that so many samples make
-    _last: dict[str, Arrays] = field(default_factory=dict)  # that of the last question, by its tag
-
-    def ask(
-        self,
-        federation: Federation,
-        grid: Grid,
-        nodes: Sequence[int],
-        wants: str,
-        server_round: int,
-        arrays: ArrayRecord,
-        reference: Mapping[str, NDArray[Any]] | None,
-    ) -> dict[int, Any]:
-        """Return the answers by node; those that make no sense are set aside.
-
-        ``wants`` is "similarity", "loss" or "histogram". A similarity is relative to ``reference``,
-        the last global update. With a whole model it travels as its non-zero entries: the mean of
-        sparse updates is sparse.
-        """
-        read, asked = answered(wants, self.bounded, self.labels), {WANTS: wants}
-        if wants == HISTOGRAM:
-            answers = federation.ask(grid, server_round, SUMMARY, nodes, {CONFIG: asked})
-            return federation.columns(server_round, answers, read)
-        model, held = from_record(arrays), federation.held
-        tag = "" if self.resend else tag_of(model)
-        whole: dict[str, Any] = asked | ({TAG: tag} if tag else {})
-        if reference is not None:
-            whole[REFERENCE] = encode_update(reference)
-        in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}
-        known = held.models if held.every_message else self._last
-        encode = encode_shortest if held.every_message else encode_change
-        in_short: dict[str, dict[str, Any]] = {}  # by the model that a client holds
-        for base in {held.of(node) for node in nodes} & known.keys() if tag else ():
-            short = whole | {BASE: base, CHANGE: encode(known[base], model)}
-            if _is_shorter(short, known[base], model, reference):
-                in_short[base] = {CONFIG: short}
-
-        def content(node: int) -> dict[str, Any]:
-            return in_short.get(held.of(node), in_full)
-
-        answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
-        answers, lacking = _who_lacks_it(answers)
-        if lacking:
-            answers += federation.ask(grid, server_round, SUMMARY, lacking, in_full)
-        found = federation.columns(server_round, answers, read)
-        self._last = {tag: model}
-        if tag and held.every_message:
-            held.keep(tag, model)
-        held.learn(set(nodes) - set(found), "")
-        held.learn(found, tag)
-        return found
-
-
-def _who_lacks_it(answers: list[Replies]) -> tuple[list[Replies], list[int]]:
-    """Return the answers of clients that hold the model they were asked about, and the others."""
-    held, lacking = [], list[int]()
-    for table in answers:
-        says = table.metrics.get(LACKS_BASE, [None] * len(table))
-        without = [row for row, value in enumerate(says) if value is not None]
-        lacking += [table.nodes[row] for row in without]
-        held.append(table.without(without))
-    return held, lacking
-
-
-def _is_shorter(
-    short: dict[str, Any],
-    before: Arrays,
-    after: Arrays,
-    reference: Mapping[str, NDArray[Any]] | None,
-) -> bool:
-    """Return whether a question with a change is shorter than one with the model.
-
-    A reference that is the change itself is taken out of it.
-    """
-    if short[CHANGE] is None:
-        return False
-    spared = flat_floats(after).nbytes
-    # It is not where a round was tried again, or where a client holds an older model.
-    if reference is not None and np.array_equal(flat_change(before, after), flat_floats(reference)):
-        spared += len(short.pop(REFERENCE))
-    return sum(map(len, short[CHANGE])) < spared
-
-
-def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return all non-zero entries of an update as bytes."""
-    flat = flat_floats(update)
-    return sparse.encode(flat, int(np.count_nonzero(flat)))

@@ -18,8 +18,9 @@ from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.federation import Federation
 from ..federation.grids import kept_nodes
-from ..federation.observations import ASKED, Column, Questions, readers
+from ..federation.observations import ASKED, Column, readers
 from ..federation.plausibility import UsualSize
+from ..federation.questions import Questions
 from ..federation.update_observations import UpdateObservations
 
 _log = logging.getLogger("forager")

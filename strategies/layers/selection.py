@@ -27,7 +27,7 @@ from ...core.wire.requests import Requests
 from ...selectors.client_selectors.base import ClientSelector
 from ..federation.client_memory import ClientMemory
 from ..federation.grids import GridView, all_node_ids
-from ..federation.observations import Questions, encode_update
+from ..federation.questions import Questions, encode_update
 from .base import Layer, Outcome
 from .candidates import CandidatePool, Participation, Pools
 

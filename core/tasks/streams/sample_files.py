@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..datasets.npz import read_arrays
 from ..errors import one_line, optional_packages
-from .sources import fitted
+from .arrivals import fitted
 
 KINDS = (".npz", ".npy", ".png", ".jpg", ".jpeg", ".bmp")
 """How the names of files end that may hold samples."""

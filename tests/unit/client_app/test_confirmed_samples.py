@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forager.client_app.hooks import examination
+from forager.client_app.hooks import confirmed_labels
 from forager.core.config import default_config
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.examination import ConfirmedLabels
+from forager.strategies.layers.confirmed_labels import ConfirmedLabels
 from forager.tools.engine.local_grid import LocalGrid
 
 
@@ -24,13 +24,13 @@ def small_run(folder: Path, **more: Any) -> Loop:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the number of clients of each forward pass that the hook makes."""
     found: list[int] = []
-    predict = examination.predictions_of_all
+    predict = confirmed_labels.predictions_of_all
 
     def counted(model: Any, models: Any, data: Any) -> Any:
         found.append(len(data))
         return predict(model, models, data)
 
-    monkeypatch.setattr(examination, "predictions_of_all", counted)
+    monkeypatch.setattr(confirmed_labels, "predictions_of_all", counted)
     return found
 
 

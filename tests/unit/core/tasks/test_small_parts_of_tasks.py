@@ -21,8 +21,8 @@ from forager.core.tasks.noise.noisy import (
 )
 from forager.core.tasks.partitions import Partitions, iid, natural
 from forager.core.tasks.splits import generator, hold_out, share_between_owner_and_server
+from forager.core.tasks.streams.arrivals import RoundClock
 from forager.core.tasks.streams.sample_files import Path, labels_in
-from forager.core.tasks.streams.sources import RoundClock
 
 
 def test_iid_of_array_partitions():

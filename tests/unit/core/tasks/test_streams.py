@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from forager.core.storage import tree
 from forager.core.tasks.errors import SayableError, TaskError
+from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.tasks.streams.read_files import AfterReading
-from forager.core.tasks.streams.sources import FolderStream, LabelRates, OwnStream, PartitionStream
+from forager.core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from PIL import Image
 
 SIZE = 40

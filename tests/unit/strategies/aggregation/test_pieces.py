@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedMedian, FedTrimmedAvg, Strategy
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
-from forager.strategies.aggregation import running_mean
+from forager.strategies.aggregation import pieces
 from forager.strategies.aggregation.flower_aggregator import FlowerAggregator
 
 KEYS = [str(i) for i in range(7)]
@@ -66,8 +66,8 @@ def aggregated(kind: str, *, by_entry: bool) -> tuple[dict[str, Any], dict[str, 
 def test_pieces_give_the_same_to_the_last_bit(
     kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_mean, "_PIECE", at_once)
-    monkeypatch.setattr(running_mean, "_IN_MEMORY", 2 * at_once)
+    monkeypatch.setattr(pieces, "_PIECE", at_once)
+    monkeypatch.setattr(pieces, "_IN_MEMORY", 2 * at_once)
     whole, metrics, (size,) = aggregated(kind, by_entry=False)
     found, same_metrics, given = aggregated(kind, by_entry=True)
     assert found.keys() == whole.keys()

@@ -22,7 +22,7 @@ from forager.core.wire.keys import (
     WANTS,
 )
 from forager.strategies.federation.federation import Federation
-from forager.strategies.federation.observations import Questions
+from forager.strategies.federation.questions import Questions
 
 KEYS = [str(i) for i in range(4)]
 

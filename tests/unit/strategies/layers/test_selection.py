@@ -35,7 +35,7 @@ from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
 from forager.strategies.federation.grids import GridView, GridWrapper
-from forager.strategies.federation.observations import Questions
+from forager.strategies.federation.questions import Questions
 from forager.strategies.federation.roster import Admission, Roster
 from forager.strategies.layers.candidates import Participation
 from forager.strategies.layers.selection import NobodyTrained, Selection

@@ -19,7 +19,7 @@ from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import Quarantined, StoragePlanned, StreamsStored
 from forager.core.methods.ode import OdeSettings
-from forager.core.tasks.streams.sources import LabelRates
+from forager.core.tasks.streams.arrivals import LabelRates
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import (
     CLIENT,

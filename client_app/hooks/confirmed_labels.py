@@ -1,0 +1,41 @@
+"""What the global model says of a client's labels: how often it agrees, and what samples count."""
+
+import numpy as np
+
+from ...core.learning.evaluation import predictions_of_all
+from ...core.wire.keys import AGREEMENT, DOUBT
+from ...selectors.data_selectors.confirmed_labels import (
+    agreement,
+    label_weights,
+    running_predictions,
+)
+from ..batch import ClientBatch
+from .base import ClientHook
+from .coresets import fingerprint
+
+_KEPT = "predictions"  # section of the client's state
+
+
+class ConfirmedSamples(ClientHook):
+    """Keep a running mean of the global model's predictions; weigh samples by it where told to."""
+
+    def before(self, batch: ClientBatch) -> None:
+        """Look at all samples with the model that came."""
+        if not batch.trains or DOUBT not in batch.told or not batch.side.problem.has_classes:
+            return
+        sharpness = float(batch.told[DOUBT])  # 0 as long as no labels are found to be wrong
+        model, data = batch.side.trainer.model, batch.data
+        shares = []
+        for row, seen in zip(
+            batch.rows, predictions_of_all(model, batch.models, data), strict=True
+        ):
+            labels, mark = row.data.y.numpy(), fingerprint(row.data)
+            kept = row.state.get(_KEPT)
+            before = kept["mean"] if kept is not None and kept["data"] == mark else None
+            mean = running_predictions(before, seen)
+            row.state[_KEPT] = {"mean": mean.astype(np.float32), "data": mark}
+            shares.append(agreement(seen, labels))
+            if sharpness:
+                weights = label_weights(mean, labels, sharpness)
+                batch.weights[row.place] = weights.astype(np.float32)
+        batch.metrics[AGREEMENT] = shares
