@@ -14,7 +14,7 @@ class Tracker(Callback):
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.run_id = ""  # the tracker's, which a resumed run continues
-        self._values = load("tools.report.watch.follow:RoundValues")(folder)
+        self._values = load("tools.report.tail:RoundValues")(folder)
 
     def open(self, config: dict[str, Any], title: str) -> str:
         """Begin a run, or continue ``run_id``; return its id."""

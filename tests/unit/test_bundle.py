@@ -27,7 +27,7 @@ for file in sorted(root.rglob("*.py")):
 from forager.core.methods.base import load
 for place in ("summary_table", "write_report", "write_rounds_csv"):
     load(f"tools.report:{place}")
-load("tools.report.watch.follow:RoundValues")
+load("tools.report.tail:RoundValues")
 print("all there")
 """
 
