@@ -128,7 +128,7 @@ class Cohorts(Layer):
             everyone = not self.count and self.fraction == 1.0
             strategy, view = self.cohorts.strategies[cohort], GridView(grid, views[cohort])
             strategy.limit(len(views[cohort]) if everyone else share)
-            own_config = ConfigRecord(dict(config))
+            own_config = filled(ConfigRecord, dict(entries(config)))
             with self.federation.in_cohort(cohort):
                 model = self.leaf_models[cohort]
                 own = strategy.configure_train(server_round, model, own_config, view)
@@ -266,7 +266,7 @@ class Cohorts(Layer):
         parts: list[Requests | None] = []
         for cohort, own in views.items():
             if own:
-                own_config = ConfigRecord(dict(config))
+                own_config = filled(ConfigRecord, dict(entries(config)))
                 with self.federation.in_cohort(cohort):
                     asked = self.cohorts.strategies[cohort].configure_evaluate(
                         server_round, self.leaf_models[cohort], own_config, GridView(grid, own)
