@@ -35,7 +35,7 @@ def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit")
     - ``u`` (shape (d,)): the reference: the previous global update.
     - ``v`` (shape (d,) or (n, d)): an update, or one in each row.
     - ``p``: which norm, at least 1.
-    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top
+    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 as printed (see the top
       of this file).
 
     The result is 0 where a vector is zero, and NaN, which selectors read as "unknown", where one is
