@@ -19,7 +19,7 @@ from ..core.storage.files import replacing
 from ..server_app.run_folder import RunFolder
 from ..tools.cli.diagnose import examined
 from ..tools.diagnose.advice import PROFILE, alike_records, interval, most_alike
-from ..tools.diagnose.evidence import Evidence
+from ..tools.diagnose.evidence import RunEvidence
 from ..tools.diagnose.findings import findings
 from ..tools.experiments.provenance import ROOT
 from .studies.forager import clients
@@ -40,7 +40,7 @@ def record_of(name: str) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             own = examined({**keys, **setting_of(name)}, ROUNDS)
             result = run_study({**own, "evaluate-every": 1, "seed": seed, "output-dir": folder})
-            seen = Evidence.of(RunFolder.open(result.folder).read_events())
+            seen = RunEvidence.of(RunFolder.open(result.folder).read_events())
         found = findings(seen)
         profiles.append([found[part].value for part in PROFILE])
     means = np.mean(np.array(profiles, dtype=np.float64), axis=0)

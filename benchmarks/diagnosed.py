@@ -15,7 +15,7 @@ from ..core.tasks import load_task
 from ..selectors.diagnosis.learning_curve import rounds_to
 from ..server_app.run_folder import RunFolder
 from ..tools.cli.diagnose import examined
-from ..tools.diagnose.evidence import Evidence
+from ..tools.diagnose.evidence import RunEvidence
 from ..tools.diagnose.findings import PARTS, findings
 from ..tools.engine.local import LocalResult, run_local
 from ..tools.experiments.results import Results
@@ -40,7 +40,7 @@ def run_diagnosed(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
     load_task.cache_clear()  # a run in which data drift has changed them
     rounds = int(overrides.get("num-server-rounds", ROUNDS))
     result = run_local(examined(overrides, rounds), quiet=quiet)
-    seen = Evidence.of(RunFolder.open(result.folder).read_events())
+    seen = RunEvidence.of(RunFolder.open(result.folder).read_events())
     row: dict[str, Any] = {"round": rounds, "accuracy": seen.scores[rounds]}
     if rounds > ROUNDS:
         row |= _forecasts(seen)
@@ -49,7 +49,7 @@ def run_diagnosed(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalR
     return LocalResult(result.folder, result.reason, [row])
 
 
-def _forecasts(seen: Evidence) -> dict[str, float]:
+def _forecasts(seen: RunEvidence) -> dict[str, float]:
     """Return how many forecasts were made from the first rounds, and how many hold."""
     gaps = [1 - seen.scores[number] for number in sorted(seen.scores)]
     told = held = 0

@@ -16,9 +16,8 @@ from sklearn.metrics import calinski_harabasz_score, davies_bouldin_score, silho
 from torch.nn import functional
 
 from ..core.config import RunConfig
-from ..core.learning.batches import batch_seed
 from ..core.learning.fisher import fisher_diagonals
-from ..core.learning.job import Job
+from ..core.learning.job import Job, batch_seed
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings

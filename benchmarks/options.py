@@ -17,7 +17,7 @@ import numpy as np
 from ..core.log.events import Exchanged, PrivacySpent, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
-from ..tools.engine.simulated_devices import DeviceSpeeds
+from ..tools.engine.simulated_transport import DeviceSpeeds
 from ..tools.experiments.tables import Table
 from .buffered import TARGET, time_to_target
 

@@ -1,33 +1,111 @@
-"""The ClientApp: one handler per kind of message, on a batch of clients (one on a device)."""
+"""The ClientApp: one handler per kind of message, on a batch of clients (one on a device).
 
+Whatever the server asks, a client keeps to itself answers without noise, and error texts.
+"""
+
+from __future__ import annotations
+
+import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
+from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
+from ..core.tasks.errors import SayableError, advice
 from ..core.wire.delivery import Delivery
+from ..core.wire.flower_private import in_simulation
 from ..core.wire.keys import (
     ASK_AFFINITY,
     ASK_LOSSES,
     ASK_MOMENTS,
     ASK_SUPPORT,
     ASK_UPDATE,
+    CONFIG,
     IDENTIFY,
     INGEST,
+    METRICS,
+    NUM_EXAMPLES,
+    ROUND,
     SUMMARY,
+    TRAIN_LOSS,
 )
 from ..core.wire.requests import Requests
 from ..core.wire.salt import is_salted, salted, unsalted
 from .batch import ClientBatch
-from .clients import is_simulated
-from .device.device_log import describe, write
+from .clients import client_key, is_simulated
 from .device.file_lock import StateInUseError
 from .device.state import hold_files
-from .discretion import check_batch, reason_of, says_texts
+
+if TYPE_CHECKING:
+    from ..core.config import RunConfig
+    from .batch import ClientBatch
+
+_OURS = str(Path(__file__).resolve().parents[1])
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+
+
+def check_question(kind: str, config: RunConfig) -> None:
+    """Refuse what would be answered without noise, where the run promises noise."""
+    tested = kind == "evaluate" and config.fraction_evaluate > 0
+    if config.privacy == "local-dp" and kind != "train" and not tested:
+        raise SayableError(f"privacy = 'local-dp': {kind} would be answered without noise")
+
+
+def check_batch(batch: ClientBatch) -> None:
+    """Refuse questions of a batch; who a client is may always be asked."""
+    if batch.kind != IDENTIFY:
+        check_question(batch.kind, batch.config)
+
+
+def reason_of(error: Exception, *, with_text: bool) -> str:
+    """Return what the server is told of an error: its type and its place, and what to do.
+
+    Its text may quote data, as "could not convert string ... to float" does. It is for the device's
+    own log; the server gets it in simulation, or where the run's ``clients.error-texts`` says so.
+
+    >>> reason_of(OSError(errno.ENOSPC, "No space left on device"), with_text=False)
+    'OSError; make room on the disk of this device (state-dir)'
+    """
+    name = type(error).__name__
+    if with_text or isinstance(error, SayableError):
+        return f"{name}: {error}{_advice(error)}"
+    return f"{name}{_place(error)}{_advice(error)}"
+
+
+def says_texts(run_config: Mapping[str, Any]) -> bool:
+    """Return whether the run asks for the texts of errors; never where it promises noise."""
+    asked = bool(run_config.get("clients.error-texts", False))
+    return asked and run_config.get("privacy", "none") != "local-dp"
+
+
+def _place(error: Exception) -> str:
+    """Return the innermost line of this app or the user's modules that an error went through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [
+        f for f in frames if f.filename.startswith(_OURS) or not f.filename.startswith(_INSTALLED)
+    ]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f" at {Path(frame.filename).name}:{frame.lineno} (the text is in the device's log)"
+
+
+def _advice(error: Exception) -> str:
+    """Return what the owner of a device can do about an error, if that is known."""
+    if isinstance(error, ImportError) and advice(error):
+        return f"; {advice(error)}"
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "; make room on the disk of this device (state-dir)" if full else ""
+
 
 _log = logging.getLogger("forager")
 _RAISED = 2  # Flower's code for an exception in a ClientApp
@@ -134,3 +212,23 @@ app = ClientApp()
 for _kind in HANDLERS:
     _category, _, _action = _kind.partition(".")
     getattr(app, _category)(_action or "default")(partial(_answer_one, _kind))
+
+
+def describe(kind: str, message: Message, context: Context, reply: Message, seconds: float) -> str:
+    """Return the line: client, round, what was asked, samples, loss, seconds."""
+    sent = message.content.config_records.get(CONFIG) if message.has_content() else None
+    number = sent.get(ROUND) if sent else None
+    parts = [f"{client_key(context) or 'client'}:"]
+    parts += [f"round {number}:"] if isinstance(number, int) else []
+    if reply.has_error():
+        return " ".join([*parts, f"{kind} failed after {seconds:.1f} s: {reply.error.reason}"])
+    metrics: Mapping[str, Any] = reply.content.metric_records.get(METRICS, {})
+    counts = {NUM_EXAMPLES: "{:.0f} samples", TRAIN_LOSS: "loss {:.3f}", "accuracy": "{:.1%} right"}
+    told = [text.format(metrics[name]) for name, text in counts.items() if name in metrics]
+    return " ".join([*parts, ", ".join([kind, *told, f"{seconds:.1f} s"])])
+
+
+def write(line: str) -> None:
+    """Write it where the SuperNode shows it; a simulation has its own log."""
+    if not in_simulation():
+        print(line, file=sys.stderr, flush=True)

@@ -136,7 +136,7 @@ class ClientBatch:
     @property
     def seeds(self) -> list[int]:
         """What decides the mini-batches of each client."""
-        from ..core.learning.batches import batch_seed
+        from ..core.learning.job import batch_seed
 
         seed, server_round = self.config.seed, self.round
         return [batch_seed(seed, key, server_round) for key in self.keys]

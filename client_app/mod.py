@@ -35,11 +35,10 @@ from ..core.wire.keys import (
 from ..core.wire.records import attach, detach, entries, filled
 from ..core.wire.requests import Requests
 from ..core.wire.salt import is_salted, salted, unsalted
-from .app import HANDLERS, failed
+from .app import HANDLERS, check_batch, check_question, failed
 from .batch import ClientBatch
 from .clients import client_key, is_simulated
 from .device.state import hold_files
-from .discretion import check_batch, check_question
 from .handlers.identity import introduction
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from flwr.app import Context
 from ..core.config import RunConfig, read_config
 from ..core.config.reading import SharedConfig
 from ..core.learning.job import Job, Outcomes
-from ..core.learning.model_arrays import check_trainable
+from ..core.learning.model_arrays import check_trainable, device_or_cpu
 from ..core.learning.objectives.plain import Plain
-from ..core.learning.placement import device_or_cpu
 from ..core.learning.train_settings import TrainSettings, train_settings
 from ..core.learning.trainer import Trainer
 from ..core.methods.base import load
@@ -24,7 +23,7 @@ from ..core.tasks.problems import Problem
 from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
 from .batch import ClientBatch
 from .clients import VirtualClients, client_data
-from .device.packing import Packing
+from .device.sample_store import Packing
 from .hooks.base import ClientHook
 from .hooks.personal import PersonalParts
 

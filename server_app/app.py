@@ -12,21 +12,19 @@ from flwr.serverapp import Grid, ServerApp
 
 from ..core.config import ConfigError, RunConfig, default_config, read_config
 from ..core.config.combinations import check_simulated, unused_keys, unwise
-from ..core.config.moved import old_names
+from ..core.config.reading import fill_axes, old_names
 from ..core.config.sections import AUTO
-from ..core.learning.evaluation import evaluate
-from ..core.learning.model_arrays import frozen_arrays, frozen_digest, read_arrays
-from ..core.learning.optimisers import check_optimiser
-from ..core.learning.placement import chosen_device
-from ..core.learning.smoke_check import try_out
+from ..core.learning.evaluation import evaluate, try_out
+from ..core.learning.model_arrays import chosen_device, frozen_arrays, frozen_digest, read_arrays
+from ..core.learning.train_settings import check_optimiser
 from ..core.log.events import Event, JudgedBy, RunStarted
 from ..core.methods.aggregators import Aggregation
 from ..core.methods.base import load
+from ..core.methods.catalogue import AXES
 from ..core.methods.diagnose import Diagnosis
 from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
-from ..core.tasks.metric_text import check_metrics
-from ..core.tasks.metrics import Metric
+from ..core.tasks.metrics import Metric, check_metrics
 from ..core.tasks.own_app import PREFIX
 from ..core.tasks.spec import STANDARD
 from ..core.wire.arrays import from_record, to_record
@@ -38,11 +36,10 @@ from ..strategies.federation.grids import simulates
 from ..strategies.federation.releases import Releases
 from ..strategies.library import for_clients
 from .callbacks.artifacts import Artifacts
-from .callbacks.base import Callback
+from .callbacks.base import Callback, Make, OwnCallbacks, load_callbacks
 from .callbacks.best_model import BestModel
 from .callbacks.checkpoint import Checkpoints, load_checkpoint, load_earlier
-from .callbacks.own import Make, OwnCallbacks, load_callbacks
-from .callbacks.standard import Budget, ClassesOfClients, EarlyStopCallback, Progress
+from .callbacks.standard import ClassesOfClients, EarlyStopCallback, Progress, SpendingLimit
 from .constant_baseline import baseline, note_data
 from .input_scaling import check_scale, find_scaling, known_scale
 from .loop import Evaluate, Loop
@@ -52,7 +49,6 @@ from .post import Post
 from .resume import RUNS_ON, check_same_place, check_same_run, place_of, restore
 from .retries import LoopPlan
 from .run_folder import RunFolder
-from .title import run_title
 
 _log = logging.getLogger("forager")
 app = ServerApp()
@@ -283,7 +279,7 @@ def _callbacks(
         EarlyStopCallback(stop.patience, stop.target, metric),
         Progress(),
         best,
-        *([Budget(config[Diagnosis].bytes, config[Diagnosis].seconds)] if examined else []),
+        *([SpendingLimit(config[Diagnosis].bytes, config[Diagnosis].seconds)] if examined else []),
         others,
         Checkpoints(folder.checkpoints, every, keep, may_write=folder.check_lease),
         Artifacts(folder, report=config.report, frozen=frozen),
@@ -317,3 +313,20 @@ def configure_logging(level: int = logging.INFO) -> None:
         handler.setFormatter(logging.Formatter("%(message)s"))
         _log.addHandler(handler)
         _log.propagate = False
+
+
+def run_title(config: RunConfig) -> str:
+    """Name the preset, what differs from it, and the task.
+
+    >>> from forager.core.config import default_config, read_config
+    >>> def title(**keys: str) -> str:
+    ...     return run_title(read_config({**default_config(), **keys}))
+    >>> title(strategy="cosage")
+    'cosage on digits'
+    >>> title(aggregator="fedyogi", uplink="top-k")
+    'fedavg with aggregator fedyogi, uplink top-k on digits'
+    """
+    preset, flat = fill_axes(config.strategy, {}), config.flat()
+    other = [f"{axis} {flat[axis]}" for axis in sorted(AXES) if flat[axis] != preset[axis]]
+    changed = f" with {', '.join(other)}" if other else ""
+    return f"{config.strategy}{changed} on {config.task}"

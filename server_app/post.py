@@ -13,8 +13,8 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from ..core.log.event import shorten
 from ..core.log.events import Quarantined
-from ..core.log.text import shorten
 from ..core.wire.changes import LACKS_BASE
 from ..core.wire.delivery import Delivery
 from ..core.wire.records import answered_id, sender_of
@@ -24,8 +24,7 @@ from ..strategies.federation.clock import ClockedGrid, clock_of
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import GridWrapper
 from ..strategies.federation.ledger import Assignment
-from .exchange import Exchange, LateReplies, Lessons, most_bytes, too_large
-from .short_messages import ShortForm
+from .exchange import Exchange, LateReplies, Lessons, ShortForm, most_bytes, too_large
 
 _LONGEST_REASON = 1000  # characters; a client could fill the log
 _SUPERLINK = 1  # the node id that its own errors come from, which no reply of a node can have

@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from ..core.config import RunConfig
-from ..core.config.moved import without_fixed
+from ..core.config.reading import without_fixed
 from ..core.tasks.spec import FOUND, STANDARD
 from ..core.wire.flower_private import is_simulation
 from ..strategies.federation.grids import simulates

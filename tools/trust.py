@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core.config.own_code import own_modules
+from ..core.config.overrides import own_modules
 from ..server_app.run_folder import RunFolderError
 from .flower.env import app_settings
 

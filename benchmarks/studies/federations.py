@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ...core.tasks import TaskSpec
 from ...core.tasks.datasets import load_raw, rows
 from ...core.tasks.datasets.poems import LENGTH, encoded
-from ...tools.engine.simulated_devices import DeviceSpeeds
+from ...tools.engine.simulated_transport import DeviceSpeeds
 from .sources import Arrays, source
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")

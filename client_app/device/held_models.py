@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import flat_change, from_record, to_record
 from ...core.wire.changes import BASE, CHANGE, LACKS_BASE, TAG, apply_change, tag_of
 from ...core.wire.delivery import Delivery
+from ...core.wire.envelope import MalformedUpdate
 from ...core.wire.keys import ARRAYS, CONFIG, NUM_EXAMPLES
 from ...core.wire.records import entries, record_at
-from ...core.wire.subsets import MalformedUpdate
 from ..batch import ClientBatch
 from ..clients import VirtualContext
 

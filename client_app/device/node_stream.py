@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from ...core.learning.batches import batch_seed
+from ...core.learning.job import batch_seed
 from ...core.methods.stream import StreamSettings
 from ...core.tasks.errors import SayableError, invalid
 from ...core.tasks.streams.arrivals import Stream

@@ -15,9 +15,12 @@ Linux only: elsewhere, and without a worker, every process answers by itself.
 import hashlib
 import os
 import socket
+import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -29,8 +32,27 @@ from ...core.wire.flower_private import (
     message_from_bytes,
     message_to_bytes,
 )
-from .local_socket import address, connected
 from .state import state_path
+
+
+@contextmanager
+def address(path: Path) -> Iterator[str]:
+    """Yield the address of a socket, however long its path: an address has 107 bytes at most."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+def connected(end: socket.socket) -> Connection | None:
+    """Return a connected socket as a connection; None if another user is at the other end."""
+    with end:
+        credentials = struct.Struct("iII")
+        found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+        same_user = credentials.unpack(found)[1] == os.getuid()
+        return Connection(end.detach()) if same_user else None
+
 
 _START_SECONDS = 60.0
 _LONGEST = 86_400

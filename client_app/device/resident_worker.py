@@ -17,8 +17,7 @@ from ...core.wire.flower_private import (
 )
 from ..app import answer_one
 from ..handlers import training  # noqa: F401  (with torch, before anybody waits for it)
-from .local_socket import address, connected
-from .resident import ACCEPTED
+from .resident import ACCEPTED, address, connected
 
 
 class Worker:

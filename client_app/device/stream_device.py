@@ -16,7 +16,7 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.learning.batches import batch_seed
+from ...core.learning.job import batch_seed
 from ...core.learning.sample_values import Looked
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
@@ -27,8 +27,7 @@ from ...core.tasks.streams.sources import FolderStream, OwnStream, PartitionStre
 from ...core.wire.keys import ESTIMATE, PLAN
 from ...core.wire.records import filled
 from ...selectors.stream_selectors.base import Offered, StreamSelector
-from ...selectors.stream_selectors.ode import RunningGradient
-from ...selectors.stream_selectors.ode_selector import OdeSelector
+from ...selectors.stream_selectors.ode import OdeSelector, RunningGradient
 from ..batch import Arrays, ClientRow
 from .node_stream import open_stream, room_of
 from .sample_store import DiskStore, SampleStore

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ...core.learning.batches import batch_seed
 from ...core.learning.evaluation import evaluate_all
+from ...core.learning.job import batch_seed
 from ...core.learning.serving import served_models, tune
 from ...core.tasks import Metric, Samples
 from ...core.wire.keys import AS_IT_CAME, NUM_EXAMPLES

@@ -4,8 +4,7 @@ import numpy as np
 from flwr.app import ConfigRecord
 
 from ...core.config import RunConfig
-from ...core.learning.batches import batch_seed
-from ...core.learning.job import Outcome
+from ...core.learning.job import Outcome, batch_seed
 from ...core.methods.auxo import AuxoSettings
 from ...core.wire.keys import AFFINITY
 from ...core.wire.records import filled

@@ -10,8 +10,8 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.batches import batch_seed
 from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_of_all
+from ...core.learning.job import batch_seed
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import CoresetMethod, CoresetSettings
 from ...core.tasks import Split

@@ -3,8 +3,7 @@
 import numpy as np
 from flwr.app import ConfigRecord
 
-from ...core.learning.batches import batch_seed
-from ...core.learning.job import Outcomes
+from ...core.learning.job import Outcomes, batch_seed
 from ...core.wire import int8
 from ...core.wire.keys import PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from ...core.config import RunConfig
 from ...core.entropy import protective
-from ...core.learning.batches import batch_seed
 from ...core.learning.clipping import clipped, with_noise
-from ...core.learning.job import Outcome, Outcomes
+from ...core.learning.job import Outcome, Outcomes, batch_seed
 from ...core.methods.privacy import Dp
 from ...core.wire.keys import NUM_EXAMPLES, SECONDS
 from ..batch import ClientBatch, ClientRow

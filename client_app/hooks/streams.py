@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.entropy import protective
-from ...core.learning.batches import batch_seed
-from ...core.learning.job import Outcomes
+from ...core.learning.job import Outcomes, batch_seed
 from ...core.learning.sample_values import Looked, looked_at_all
 from ...core.methods.ode import OdeSettings, ode_method
 from ...core.tasks.errors import SayableError

@@ -1,7 +1,7 @@
 """What the user sets on the command line, in Flower's syntax: ``-c "seed=1 task='blobs'"``."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +65,18 @@ def toml_value(value: Any) -> str:
     # Flower ends a quoted value at the next quote, escaped or not, so escapes go by number.
     plain = (c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in text)
     return f'"{"".join(plain)}"'
+
+
+_KEYS = ("task", "model", "optimiser.name", "callbacks")
+_PREFIXES = frozenset({"hf", "frozen"})  # of names with a colon that are no modules
+
+
+def own_modules(config: Mapping[str, object]) -> dict[str, str]:
+    """Return the modules that a flat run config imports, each with the setting that names it."""
+    found: dict[str, str] = {}
+    for key in _KEYS:
+        for name in str(config.get(key, "")).split(","):
+            module, colon, _ = name.strip().partition(":")
+            if colon and module and module not in _PREFIXES:
+                found.setdefault(module, f"{key} = {name.strip()!r}")
+    return found

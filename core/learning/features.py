@@ -9,8 +9,7 @@ from torch import nn
 
 from ..tasks import Samples
 from ..tasks.models import split_at_head
-from .model_arrays import load_arrays
-from .placement import device_of, moved
+from .model_arrays import device_of, load_arrays, moved
 from .pools import looked_through
 
 _BATCH = 512

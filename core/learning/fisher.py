@@ -21,8 +21,7 @@ from torch.nn import functional
 
 from ..tasks import Samples
 from .layer_squares import Rule, rule_for
-from .model_arrays import load_arrays
-from .placement import device_of
+from .model_arrays import device_of, load_arrays
 from .pools import Arrays, Pool, pools, stack_limit, stackable, stacked_parameters
 from .stack import chain_backward, chain_forward
 

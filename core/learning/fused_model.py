@@ -12,7 +12,7 @@ import itertools
 import torch
 from torch import nn
 
-from .placement import device_of
+from .model_arrays import device_of
 
 _CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 

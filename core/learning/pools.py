@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from ..tasks import Samples, Split
 from ..tasks.models import split_at_head
-from .model_arrays import load_arrays, per_model
-from .placement import device_of
+from .model_arrays import device_of, load_arrays, per_model
 from .stack import can_stack, chain_forward, stacks
 
 Arrays = Mapping[str, NDArray[Any]]

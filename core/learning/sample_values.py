@@ -22,8 +22,7 @@ from ..methods.ode import OdeSettings, ode_method
 from ..tasks import Samples
 from ..tasks.models.head import split_at_head
 from ..tasks.problems import Classification, Problem
-from .model_arrays import load_arrays
-from .placement import device_of
+from .model_arrays import device_of, load_arrays
 from .pools import Arrays, Pool, of_same_model, pools, stack_limit, stackable, stacked_parameters
 from .stack import chain_forward
 

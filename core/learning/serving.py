@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ..config import RunConfig
 from ..tasks import Samples
-from .batches import batch_seed
 from .evaluation import evaluate_all
-from .job import Job
+from .job import Job, batch_seed
 from .objectives.plain import Plain
 from .train_settings import train_settings
 from .trainer import Trainer

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..tasks.problems import Problem
-from .batches import UNUSED, batch_plans
-from .job import Job, Outcomes
+from .job import UNUSED, Job, Outcomes, batch_plans
+from .model_arrays import device_of
 from .objectives.plain import Plain
-from .optimisers import sgd_
-from .placement import device_of
-from .train_settings import TrainSettings
+from .train_settings import TrainSettings, sgd_
 
 Tensors = dict[str, torch.Tensor]
 StackGradients = Callable[

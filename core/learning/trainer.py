@@ -17,16 +17,21 @@ from torch import nn
 from ..tasks import Split
 from ..tasks.errors import one_line
 from ..tasks.problems import Classification, Problem
-from .batches import UNUSED, batch_plans
 from .fisher import fisher_diagonal
 from .fused_model import fused_model
-from .job import Job, Outcome, Outcomes
-from .model_arrays import frozen_digest, load_arrays, per_model, read_arrays, training_mode
+from .job import UNUSED, Job, Outcome, Outcomes, batch_plans
+from .model_arrays import (
+    device_of,
+    frozen_digest,
+    load_arrays,
+    moved,
+    per_model,
+    read_arrays,
+    training_mode,
+)
 from .objectives.plain import Plain
-from .optimisers import stepper
-from .placement import device_of, moved
 from .stack import StackGradients, can_stack, stacked_gradients, train_stack
-from .train_settings import TrainSettings
+from .train_settings import TrainSettings, stepper
 from .vmap_stack import Trial, may_vmap, tried, vmapped_gradients
 
 _log = logging.getLogger("forager")

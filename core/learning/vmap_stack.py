@@ -17,8 +17,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from ..tasks.errors import one_line
 from ..tasks.problems import Problem
 from .job import Job
-from .model_arrays import load_arrays, training_mode, travelling
-from .placement import device_of
+from .model_arrays import device_of, load_arrays, training_mode, travelling
 from .stack import Tensors
 
 _FEW = 3  # samples of the trial; one of them fills up a short batch

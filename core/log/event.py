@@ -89,3 +89,10 @@ class Spread(LogRecord):
     variance: Number = None
     worst_10: Number = None
     best_10: Number = None
+
+
+def shorten(text: str, length: int) -> str:
+    r"""Cut a text that strangers wrote to one line of a length, unprintable characters replaced."""
+    line = " ".join(text.split())
+    cut = line if len(line) <= length else line[: length - 1] + "…"
+    return "".join(char if char.isprintable() else "�" for char in cut)

@@ -1,9 +1,10 @@
-"""Published rules by entropy, balance, correlation, diversity and need of clients."""
+"""Published rules, and those that they are compared with: by loss, dissimilarity, diversity, ..."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from .base import Configured
+from .ios import CHANGE_KEYS, PAPER, SUPPORT_KEYS, Ios
 from .selector import Selector, Summary
 
 
@@ -14,6 +15,17 @@ class HicsMethod(Selector):
     def arguments(self, config: Configured) -> dict[str, Any]:
         """Return the rounds of the run."""
         return {"rounds": max(1, config.num_server_rounds)}
+
+
+def _rule(name: str, about: str, core: str) -> Selector:
+    return Selector(
+        name=name,
+        about=about,
+        settings=(Summary,),
+        core=f"selectors.client_selectors.dissimilarity:{core}",
+        hook="client_app.hooks.similarity:UpdateSimilarity",
+        sends=("similarity",),
+    )
 
 
 METHODS = (
@@ -55,5 +67,71 @@ METHODS = (
         reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.by_loss:Flad",
         sends=("loss",),
+    ),
+    Selector(
+        name="cluster-oracle",
+        about="one client from each cluster of label histograms, in turn (uses true labels)",
+        core="selectors.client_selectors.cluster_oracle:ClusterOracle",
+        sends=("labels",),
+        needs=("classes",),
+    ),
+    Selector(
+        name="oort",
+        about="clients with a high loss and fast replies, and some never chosen before",
+        paper="Lai et al., 2021: Oort, Efficient FL via Guided Participant Selection",
+        core="selectors.client_selectors.oort:Oort",
+        hook="client_app.hooks.utility:StatisticalUtility",
+        sends=("loss",),
+    ),
+    Selector(
+        name="local-loss",
+        about="clients with the highest loss",
+        settings=(Summary,),
+        reads=("mode", "ask-at-most"),
+        core="selectors.client_selectors.by_loss:LocalLoss",
+        sends=("loss",),
+    ),
+    Selector(
+        name="power-of-choice",
+        about="clients with the highest loss among twice as many, drawn at random",
+        paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
+        settings=(Summary,),
+        reads=("mode", "ask-at-most"),
+        core="selectors.client_selectors.by_loss:PowerOfChoice",
+        sends=("loss",),
+    ),
+    _rule(
+        "dissimilarity", "clients whose update differs most from the global one", "MostDissimilar"
+    ),
+    _rule(
+        "dissimilarity-cooldown",
+        "the same, but the half that was chosen most recently rests",
+        "MostDissimilarAfterCooldown",
+    ),
+    _rule(
+        "dissimilarity-sampling",
+        "clients drawn in proportion to their dissimilarity (eq. 11)",
+        "DissimilaritySampling",
+    ),
+    Selector(
+        name="support-diversity",
+        about="clients whose important parameters overlap least",
+        after=PAPER,
+        settings=(Ios,),
+        reads=SUPPORT_KEYS,
+        core="selectors.client_selectors.support_diversity:SupportDiversity",
+        hook="client_app.hooks.supports:IndexSignatures",
+        sends=("signature",),
+    ),
+    Selector(
+        name="signed-diversity",
+        about="clients whose largest changes agree least",
+        after=PAPER,
+        settings=(Ios,),
+        reads=CHANGE_KEYS,
+        core="selectors.client_selectors.support_diversity:SupportDiversity",
+        hook="client_app.hooks.supports:ChangeSignatures",
+        sends=("signature of changes and their signs",),
+        requires={"similarity": ("none", "signed-overlap")},
     ),
 )

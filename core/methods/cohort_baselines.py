@@ -38,7 +38,7 @@ METHODS = (
         "Bhatia et al., 2025: CLoVE, Clustering of Loss Vector Embeddings",
         "number",
         core="selectors.cohorts.clove:Clove",
-        rule="strategies.cohorts.clove:CloveRule",
+        rule="strategies.cohorts.ifca:CloveRule",
         **_BY_LOSS | _TOLD,
     ),
     _rule(

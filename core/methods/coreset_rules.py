@@ -1,7 +1,7 @@
-"""Other coresets, which GCFL is compared with; the skyline knows which samples are clean."""
+"""Other coresets, which GCFL is compared with, and ours after it."""
 
 from .base import Method
-from .coreset import MATCHING_KEYS, CoresetMethod
+from .coreset import MATCHING_KEYS, TRUST_KEYS, CoresetMethod
 from .gcfl import PAPER
 
 _HEAD = ("linear head",)
@@ -58,5 +58,16 @@ METHODS = (
         about="the clean samples (uses true labels)",
         layer="strategies.layers.coresets:Coresets.of_run",
         hook="client_app.hooks.skyline:CleanOnly",
+    ),
+    CoresetMethod(
+        name="trusted",
+        about="drawn every round from the samples whose label the server's gradients confirm",
+        after=PAPER,
+        presets={"trusted": {"weighting": "uniform"}},
+        reads=TRUST_KEYS,
+        core="selectors.data_selectors.trust:trusted",
+        rule="trusted",
+        target="server",
+        needs=("linear head", "server data", "classes"),
     ),
 )

@@ -96,7 +96,7 @@ METHODS = (
         reads=CHANGE_KEYS,
         core="selectors.similarities.signed_overlap:signed_overlap_matrix",
         layer="strategies.similarities.support_similarity:SignedOverlap.of_run",
-        hook="client_app.hooks.signed_supports:SignedChanges",
+        hook="client_app.hooks.supports:SignedChanges",
         sends=("indices", "signs of changes"),
     ),
 )

@@ -1,6 +1,6 @@
-"""What clients minimise besides the loss: FedProx, MOON, SCAFFOLD and Per-FedAvg."""
+"""What clients minimise: terms beside the loss, and losses that tolerate wrong labels."""
 
-from .base import Count, Method, NonNegative, Positive, Settings, key
+from .base import Count, Method, NonNegative, Positive, Settings, SomeShare, key
 
 
 class ProxSettings(Settings):
@@ -29,6 +29,20 @@ class PerFedAvgSettings(Settings):
     inner_rate: Positive = key(
         0.01, "learning rate of the step before the gradient is taken (alpha)"
     )
+
+
+class DittoSettings(Settings):
+    """Ditto's personal model."""
+
+    section = "ditto"
+    pull: NonNegative = key(1.0, "how much it is pulled towards the global model (lambda)")
+
+
+class GceSettings(Settings):
+    """The generalised cross-entropy."""
+
+    section = "gce"
+    q: SomeShare = key(0.7, "near 0 it is cross-entropy, at 1 the mean absolute error")
 
 
 METHODS = (
@@ -76,5 +90,34 @@ METHODS = (
         presets={"per-fedavg": {}},
         settings=(PerFedAvgSettings,),
         core="core.learning.objectives.per_fedavg:PerFedAvg",
+    ),
+    Method(
+        axis="objective",
+        name="ditto",
+        about="a personal model beside the global one, which clients evaluate; trains twice",
+        paper="Li et al., 2021: Ditto, Fair and Robust FL Through Personalization",
+        presets={"ditto": {}},
+        settings=(DittoSettings,),
+        core="core.learning.objectives.ditto:Ditto",
+        hook="client_app.hooks.personal:PersonalModel",
+        models_per_virtual_client=2.5,
+    ),
+    Method(
+        axis="objective",
+        name="gce",
+        about="generalised cross-entropy: a bounded loss, for wrong labels",
+        paper="Zhang and Sabuncu, 2018: Generalized Cross Entropy Loss for Training Deep Neural "
+        "Networks with Noisy Labels",
+        settings=(GceSettings,),
+        core="core.learning.objectives.bounded:Gce",
+        needs=("classes",),
+    ),
+    Method(
+        axis="objective",
+        name="sce",
+        about="symmetric cross-entropy: adds the reverse one, for wrong labels",
+        paper="Wang et al., 2019: Symmetric Cross Entropy for Robust Learning with Noisy Labels",
+        core="core.learning.objectives.bounded:Sce",
+        needs=("classes",),
     ),
 )

@@ -39,7 +39,7 @@ class OdeMethod(StreamMethod):
     """ODE, with one or the other division of labels and weights."""
 
     settings: tuple[type[Settings], ...] = (StreamSettings, OdeSettings)
-    core: str = "selectors.stream_selectors.ode_selector:OdeSelector"
+    core: str = "selectors.stream_selectors.ode:OdeSelector"
     needs: tuple[str, ...] = ("linear head",)
     sends: tuple[str, ...] = ("labels", "gradient")
     releases: tuple[str, ...] = ("an estimate of the global gradient",)

@@ -1,4 +1,4 @@
-"""Top-k: clients send only the largest changes of the model."""
+"""Uplinks that send less: the largest changes of the model, or one byte per entry."""
 
 from dataclasses import dataclass, replace
 
@@ -56,5 +56,16 @@ METHODS = (
         settings=(),
         density=0.3,
         values="float16",
+    ),
+    Method(
+        axis="uplink",
+        name="int8",
+        about="clients send changes rounded to a byte, and add what rounding lost to the next",
+        after="Alistarh et al., 2017: QSGD: Communication-Efficient SGD via Gradient Quantization "
+        "and Encoding",
+        core="core.wire.int8:encode",
+        outer="strategies.layers.sparse_uplink:Int8Uplink.of_run",
+        hook="client_app.hooks.int8_uplink:Int8Update",
+        models_per_virtual_client=2.5,
     ),
 )

@@ -1,8 +1,10 @@
-"""The error that every bad task setting or data file is reported with."""
+"""The error for every bad task setting or data file, and for what cannot be imported."""
 
+import importlib
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import Any
 
 CONFIG_KEYS = {
     "path": "data.path",
@@ -102,3 +104,16 @@ def optional_packages(what: str) -> Iterator[None]:
         if not told:
             raise
         raise TaskError(f"{what}: {told}") from error
+
+
+def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
+    """Return what ``module:attribute`` names; an error that names the key if there is none."""
+    module, _, attribute = name.partition(":")
+    if not module or not attribute:
+        raise invalid(key, name, wanted)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever the user's module raises
+        plain = isinstance(error, ImportError | AttributeError)
+        told = one_line(error) if plain else f"{type(error).__name__}: {one_line(error)}"
+        raise TaskError(f"{key} = {name!r} cannot be imported: {told}; use {wanted}") from error

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from .data_check import DataFacts, check_data
-from .errors import TaskError, check_client, invalid, one_line
-from .importing import imported
+from .errors import TaskError, check_client, imported, invalid, one_line
 from .lazy import LazySplit
 from .own_app import PREFIX, registered
 from .problems import Problem

@@ -19,8 +19,7 @@ from .datasets.storage import cache_folder
 from .errors import TaskError, check_client, invalid
 from .groups import GROUPS, group_of
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
-from .noise.noisy import InputRange, untouched
-from .noise.random_labels import random_labels, wrong_clients
+from .noise.noisy import InputRange, random_labels, untouched, wrong_clients
 from .partitions import Partitions, partition, user_groups
 from .problems import problem_of
 from .splits import (

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .subsets import MalformedUpdate
+from .envelope import MalformedUpdate
 
 Arrays = dict[str, NDArray[Any]]
 Bytes = NDArray[np.uint8]

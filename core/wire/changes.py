@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from .arrays import dtype_name, flat_floats
 from .byte_planes import Arrays, decode_planes, encode_planes
-from .subsets import MalformedUpdate, decode_subset, encode_subset
+from .envelope import MalformedUpdate
+from .subsets import decode_subset, encode_subset
 
 # Entries of a message's CONFIG: what the model is called that the receiver may keep, what the one
 # is called that it has changed from, and the change. The first is also the checksum of what comes

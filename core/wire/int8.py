@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .subsets import MalformedUpdate
+from .envelope import MalformedUpdate
 
 Floats = NDArray[np.float32]
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .envelope import MalformedUpdate as MalformedUpdate
+from .rice_code import Indices
 from .subsets import (
     MAX_SIZE,
     OVERHEAD,
     Content,
-    Indices,
     Message,
     in_parts,
     open_message,
@@ -23,7 +24,6 @@ from .subsets import (
     seal,
     unpack_index_sets,
 )
-from .subsets import MalformedUpdate as MalformedUpdate
 
 MAX_UNASKED_SIZE = 2**28
 """Largest dense update (1 GiB) that :func:`decode` makes for a caller who named no size."""

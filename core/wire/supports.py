@@ -1,6 +1,6 @@
 """Supports as bytes: which parameters of which model matter most to a client.
 
-The body of a message (:mod:`core.wire.envelope`) is an index part of :mod:`core.wire.subsets`, near
+The body of a message (:mod:`core.wire.subsets`) is an index part of :mod:`core.wire.subsets`, near
 log2 C(M, K) bits; its header has the model's tag, its number of parameters M and the number of
 indices K, 32 bits each. In a signed support one bit per index follows: 1 where the parameter grew,
 0 where it fell; the last byte is filled up with zeros.
@@ -10,6 +10,7 @@ The reader names the model, so nothing larger than its number of parameters is e
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -119,3 +120,42 @@ def _checked_head(tag: int, size: int, indices: Indices) -> tuple[int, int, int]
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
     check_count(indices.size, size)
     return tag, size, indices.size
+
+
+_ENVELOPE = Envelope("signature", b"FRGH", 1, "IIIH")
+
+MOST_HASHES = 4096
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a message says: the signature, and of how many indices of which model."""
+
+    signature: NDArray[np.uint32]
+    count: int
+    size: int
+    tag: int
+
+    def check_model(self, size: int, tag: int) -> None:
+        """Raise :class:`OtherModel` unless it is of the model with this size and tag."""
+        check_model("signature", (self.tag, self.size), tag, size)
+
+
+def encode_signature(signature: NDArray[np.uint32], count: int, size: int, tag: int) -> bytes:
+    """Encode the signature of a support with ``count`` indices of a model."""
+    if signature.dtype != np.uint32 or not 0 < signature.size <= MOST_HASHES:
+        raise ValueError(
+            f"signature: expected 1 to {MOST_HASHES} values of uint32, "
+            f"got {signature.dtype} of shape {signature.shape}"
+        )
+    numbers = tag, size, count, signature.size
+    return _ENVELOPE.seal(numbers, signature.astype("<u4").tobytes())
+
+
+def decode_signature(data: bytes) -> Signed:
+    """Decode a signature; :class:`MalformedUpdate` if the bytes are none."""
+    (tag, size, count, hashes), body = _ENVELOPE.open(data)
+    if not 0 < hashes <= MOST_HASHES or len(body) != 4 * hashes:
+        raise MalformedUpdate(f"{len(body)} bytes for {hashes} hashes")
+    check_count(count, size)
+    return Signed(np.frombuffer(body, dtype="<u4").astype(np.uint32), count, size, tag)

@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from forager.selectors.client_selectors.base import draw
-from forager.tools.engine.app_grid import AppGrid
+from forager.tools.engine.local_grid import AppGrid
 from torch import nn
 
 import forager

@@ -9,8 +9,7 @@ from flwr.serverapp import Grid
 
 from ...core.log.events import ClassesSpread
 from ...core.tasks import Task
-from ...core.tasks.metric_text import label, written
-from ...core.tasks.metrics import ACCURACY, Metric
+from ...core.tasks.metrics import ACCURACY, Metric, label, written
 from ...core.wire.flower_private import is_simulation
 from ...selectors.diagnosis.skew import label_skew, quantity_skew
 from ..loop import Loop
@@ -84,7 +83,7 @@ class EarlyStopCallback(Callback):
         self._without, self._seen = int(state["without"]), int(state["seen"])
 
 
-class Budget(Callback):
+class SpendingLimit(Callback):
     """End the run before a round that would spend more than it may; 0 means no limit."""
 
     def __init__(self, most_bytes: int, most_seconds: float) -> None:

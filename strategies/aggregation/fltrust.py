@@ -13,11 +13,9 @@ server's own update is taken.
 import numpy as np
 
 from ...core.config import RunConfig
-from ...core.learning.batches import batch_seed
-from ...core.learning.job import Job
-from ...core.learning.model_arrays import read_arrays
+from ...core.learning.job import Job, batch_seed
+from ...core.learning.model_arrays import chosen_device, read_arrays
 from ...core.learning.objectives.plain import Plain
-from ...core.learning.placement import chosen_device
 from ...core.learning.train_settings import train_settings
 from ...core.learning.trainer import train_one
 from ...core.tasks import load_task

@@ -1,4 +1,4 @@
-"""IFCA: k models from the start; every round each client trains the one that fits it best."""
+"""IFCA: k models from the start; each client trains what fits it best. CLoVE starts likewise."""
 
 import math
 
@@ -9,6 +9,7 @@ from ...core.learning.model_arrays import read_arrays
 from ...core.methods.cohort import CohortSettings
 from ...core.tasks import load_task
 from ...core.wire.arrays import to_record
+from ...selectors.cohorts.clove import Clove
 from ...selectors.cohorts.ifca import Ifca
 from .base import CoreRule, Scene, asked_losses
 
@@ -38,3 +39,11 @@ class IfcaRule(CoreRule[Ifca]):
             if told:
                 self.core.observe(list(told), rows)
         return [self.core.members.leaf_of(key) or leaves[0] for key in scene.keys]
+
+
+class CloveRule(IfcaRule):
+    """Ask every client for the loss of every model, as IFCA does, and cluster the answers."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        self.core = Clove(config[CohortSettings].number)

@@ -11,8 +11,8 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ...core.backoff import rest
+from ...core.log.event import shorten
 from ...core.log.events import Event, LeftOut, Quarantined
-from ...core.log.text import shorten
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.keys import CONFIG, ROUND, RUN, SCALE, SETTINGS, WANTS
 from ...core.wire.records import filled
@@ -20,15 +20,12 @@ from ...core.wire.replies import Replies, Row, tables_in
 from ...core.wire.requests import Requests
 from ...core.wire.schemas import BadReply
 from ...selectors.stateful import Stateful
-from .admission import Admission
-from .client_memory import ClientMemory
+from .client_memory import ClientMemory, ResponseTimes
 from .grids import GridWrapper, Route, as_sequence, question
-from .held_models import HeldModels
-from .ledger import Ledger
+from .ledger import HeldModels, Ledger
 from .observations import Reader
-from .punctuality import ResponseTimes
 from .releases import Releases
-from .roster import Roster
+from .roster import Admission, Roster
 
 _log = logging.getLogger("forager")
 _LONGEST_REASON = 1000  # characters; what a client sent may be part of it

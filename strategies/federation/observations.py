@@ -24,8 +24,7 @@ from ...core.wire.keys import (
     UTILITY,
 )
 from ...core.wire.replies import Replies
-from ...core.wire.signatures import decode_signature
-from ...core.wire.supports import MalformedSupport
+from ...core.wire.supports import MalformedSupport, decode_signature
 
 Column = tuple[list[Any], dict[int, str]]
 Reader = Callable[[Replies], Column]

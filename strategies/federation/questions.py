@@ -28,7 +28,7 @@ from ...core.wire.changes import (
 from ...core.wire.keys import ARRAYS, CONFIG, HISTOGRAM, REFERENCE, SUMMARY, WANTS
 from ...core.wire.replies import Replies
 from .federation import Federation
-from .held_models import Arrays
+from .ledger import Arrays
 from .observations import answered
 
 

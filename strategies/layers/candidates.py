@@ -17,11 +17,11 @@ from ...core.wire.schemas import BadReply
 from ...selectors.client_selectors.age import oldest
 from ...selectors.client_selectors.base import Candidates, ClientSelector
 from ..federation.federation import Federation
+from ..federation.grids import kept_nodes
 from ..federation.observations import ASKED, Column, readers
 from ..federation.plausibility import UsualSize
 from ..federation.questions import Questions
 from ..federation.update_observations import UpdateObservations
-from ..federation.virtual_nodes import kept_nodes
 
 _log = logging.getLogger("forager")
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known

@@ -8,10 +8,9 @@ from flwr.app import Message
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
-from ...core.learning.batches import batch_seed
-from ...core.learning.job import Job
+from ...core.learning.job import Job, batch_seed
+from ...core.learning.model_arrays import chosen_device
 from ...core.learning.objectives.plain import Plain
-from ...core.learning.placement import chosen_device
 from ...core.learning.train_settings import train_settings
 from ...core.learning.trainer import train_one
 from ...core.log.events import FineTuned

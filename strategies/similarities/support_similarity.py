@@ -20,9 +20,9 @@ from ...core.tasks import load_task
 from ...core.wire.keys import ASK_SUPPORT, PAYLOAD, SIGNATURE, SIZE, SUPPORT
 from ...core.wire.records import filled
 from ...core.wire.replies import Replies, Row
-from ...core.wire.signatures import decode_signature
 from ...core.wire.supports import (
     MalformedSupport,
+    decode_signature,
     decode_signed_support,
     decode_support,
     decode_supports,
@@ -30,8 +30,8 @@ from ...core.wire.supports import (
     model_tag,
 )
 from ...selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
-from ...selectors.similarities.minhash import MinHashIndex
-from ...selectors.similarities.signature_overlaps import (
+from ...selectors.similarities.minhash import (
+    MinHashIndex,
     centred_overlaps_by_signature,
     overlaps_by_signature,
     signed_overlaps_by_signature,

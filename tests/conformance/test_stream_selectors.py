@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from forager.core.storage import tree
 from forager.selectors.stream_selectors.base import Offered, StreamSelector
-from forager.selectors.stream_selectors.ode_selector import OdeSelector
+from forager.selectors.stream_selectors.ode import OdeSelector
 from forager.selectors.stream_selectors.plain import Fifo, Reservoir, Unlimited
 from forager.selectors.stream_selectors.ranked import FedBalancer, GradientNorm, HighLoss, Sld
 from forager.selectors.stream_selectors.titan import Titan

@@ -13,7 +13,7 @@ import pytest
 from federation import eager_federation
 from forager.server_app.run_folder import RunFolder
 from forager.tools.cli.diagnose import examined
-from forager.tools.diagnose.page import diagnose
+from forager.tools.diagnose.advice import diagnose
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 from safetensors.numpy import load_file

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from federation import eager_federation
-from forager.client_app.device.local_socket import address
+from forager.client_app.device.resident import address
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 

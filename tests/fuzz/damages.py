@@ -12,7 +12,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.signatures import decode_signature, encode_signature
+from forager.core.wire.supports import decode_signature, encode_signature
 from fuzzing import sealed
 from numpy.typing import NDArray
 

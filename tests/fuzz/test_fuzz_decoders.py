@@ -13,7 +13,8 @@ from forager.core.wire import sparse
 from forager.core.wire.arrays import checked_arrays, checked_view, num_bytes, record_bytes
 from forager.core.wire.byte_planes import decode_planes, encode_planes
 from forager.core.wire.changes import apply_change, encode_change
-from forager.core.wire.subsets import MAX_SIZE, MalformedUpdate, decode_subset, encode_subset
+from forager.core.wire.envelope import MalformedUpdate
+from forager.core.wire.subsets import MAX_SIZE, decode_subset, encode_subset
 from forager.core.wire.supports import (
     MalformedSupport,
     decode_signed_support,

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import CoresetsUsed, Event, Quarantined, Selected
 from forager.core.wire.keys import KIND, QUESTION
 from forager.strategies.federation.roster import Roster
-from forager.tools.engine.app_grid import AppGrid
+from forager.tools.engine.local_grid import AppGrid
 
 import forager
 

@@ -9,7 +9,7 @@ from flwr.app import Error, Message, MetricRecord, RecordDict
 from forager.client_app import app
 from forager.client_app.device import held_models
 from forager.core.methods.catalogue import methods
-from forager.server_app.short_messages import ShortForm
+from forager.server_app.exchange import ShortForm
 from forager.strategies.federation.questions import Questions
 from forager.strategies.layers import selection
 from forager.tools.engine.local import run_local

@@ -36,7 +36,7 @@ def diagnose(
     No label leaves a client. What is known of each client is in diagnosis.html in the run's folder.
     """
     from ...server_app.run_folder import RunFolder
-    from ..diagnose.page import diagnose as diagnosed
+    from ..diagnose.advice import diagnose as diagnosed
     from ..report.formatting import run_command
 
     code, folder = 0, run_folder(run, runs) if run else None

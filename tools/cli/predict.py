@@ -31,7 +31,7 @@ def predict(
 
     import numpy as np
 
-    from ...core.tasks.metric_text import label, written
+    from ...core.tasks.metrics import label, written
     from ...core.tasks.problems import Classification
     from .. import predict as models
     from ..flower.env import app_settings

@@ -1,17 +1,22 @@
-"""What to do about what was found: a config, what to expect of it, and how to make sure."""
+"""What to do about what was found: a config, what to expect of it, how to make sure; the page."""
 
 import json
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...core.config import Scalar
+from ...server_app.run_folder import RunFolder, RunFolderError
 from ..flower.env import command_name
 from ..flower.run import describes_the_situation
-from ..report.formatting import run_command
-from .findings import Finding
+from ..report.formatting import natural_order, run_command
+from ..report.html_page import page, sortable_table
+from .evidence import RunEvidence
+from .findings import Finding, findings
 
 # What the records of other data sets are compared by: how much of each was found there
 PROFILE = ("label skew", "quantity skew", "own models")
@@ -87,3 +92,42 @@ def alike_records() -> list[Record]:
     text = files(__package__).joinpath("alike.json").read_text(encoding="utf-8")
     found: list[Record] = json.loads(text)
     return found
+
+
+_COLUMNS = {
+    "quantity skew": "samples",
+    "groups": "group",
+    "doubtful labels": "share of labels in doubt",
+    "drift": "data changed in round",
+    "slow or away": "seconds",
+    "own models": "gain of own model",
+}
+
+
+def diagnose(folder: RunFolder, target: float | None = None) -> tuple[dict[str, str], Path]:
+    """Return the lines of a run's diagnosis by name, and where the page with them is."""
+    seen = RunEvidence.of(folder.read_events())
+    if not seen.rounds:
+        raise RunFolderError(
+            f"{folder.path}: this run cannot be diagnosed; it needs data-selector = 'examined', as "
+            "forager diagnose sets it, and one finished round"
+        )
+    found = findings(seen, target)
+    lines = {name: finding.text for name, finding in found.items()}
+    lines |= advice(found, folder.read_config().get("overrides", {}))
+    title = f"Diagnosis of {folder.path.name}"
+    told = "".join(f"<p><b>{name}</b>: {escape(text)}</p>" for name, text in lines.items())
+    body = f"<h1>{escape(title)}</h1>{told}"
+    path = folder.write_text("diagnosis.html", page(title, body + _clients(found), []))
+    return lines, path
+
+
+def _clients(found: dict[str, Finding]) -> str:
+    columns = {_COLUMNS[n]: f.clients for n, f in found.items() if n in _COLUMNS and f.clients}
+    keys = sorted({key for own in columns.values() for key in own}, key=natural_order)
+    rows = []
+    for key in keys:
+        values = [own.get(key) for own in columns.values()]
+        cells = [("" if value is None else f"{value:.3g}", value) for value in values]
+        rows.append(("", [(escape(key), key), *cells]))
+    return f"<h2>Clients</h2>{sortable_table(['client', *columns], rows)}"

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass
-class Evidence:
+class RunEvidence:
     """A run, as far as a diagnosis looks at it."""
 
     started: log.RunStarted = field(default_factory=log.RunStarted)
@@ -26,7 +26,7 @@ class Evidence:
     bytes: int = 0  # both ways, by training
 
     @classmethod
-    def of(cls, told: Iterable[log.Event | Mapping[str, Any]]) -> "Evidence":
+    def of(cls, told: Iterable[log.Event | Mapping[str, Any]]) -> "RunEvidence":
         """Read the events of a run."""
         seen = cls()
         for event in log.as_events(told):

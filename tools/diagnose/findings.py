@@ -9,14 +9,14 @@ import numpy as np
 from scipy import stats
 
 from ...core.wire.keys import AS_IT_CAME
-from ...selectors.cohorts.evidence import Evidence as Directions
+from ...selectors.cohorts.evidence import Evidence
 from ...selectors.cohorts.separation import separation
 from ...selectors.diagnosis import skew
 from ...selectors.diagnosis.doubtful_labels import LEARNED, Doubts, doubts
 from ...selectors.diagnosis.drift import turned
 from ...selectors.diagnosis.learning_curve import rounds_to
 from ..report.formatting import data_size, duration
-from .evidence import Evidence
+from .evidence import RunEvidence
 
 _FEW = 8  # clients: fewer say nothing of how clients differ
 _MOST_GROUPS, _WITHIN = 8, 0.15  # share of the variance between clients that may be within groups
@@ -40,7 +40,7 @@ class Finding:
     clients: dict[str, Any] = field(default_factory=dict)  # what it says of single clients
 
 
-def findings(seen: Evidence, target: float | None = None) -> dict[str, Finding]:
+def findings(seen: RunEvidence, target: float | None = None) -> dict[str, Finding]:
     """Return all lines by name; a part that fails is left out and says so."""
     found, parts = {}, dict(PARTS)
     parts["target"] = partial(rounds_and_bytes, target=target)
@@ -54,7 +54,7 @@ def findings(seen: Evidence, target: float | None = None) -> dict[str, Finding]:
     return found
 
 
-def _enough(seen: Evidence) -> None:
+def _enough(seen: RunEvidence) -> None:
     count = len(seen.first("num-examples"))
     if count < _FEW:
         raise CannotTell(f"clients seen: {count}; needed: {_FEW}")
@@ -66,7 +66,7 @@ def _named(keys: Any) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def label_skew(seen: Evidence) -> Finding:
+def label_skew(seen: RunEvidence) -> Finding:
     """Compare what training did to the output layers of clients, and would do by chance."""
     _enough(seen)
     heads, samples = seen.first("bias-update"), seen.first("probed")
@@ -84,7 +84,7 @@ def label_skew(seen: Evidence) -> Finding:
     return Finding(text if found else f"none: {text}", found, ratio)
 
 
-def quantity_skew(seen: Evidence) -> Finding:
+def quantity_skew(seen: RunEvidence) -> Finding:
     """Compare how many samples clients have."""
     sizes = seen.first("num-examples")
     uneven = skew.quantity_skew(list(sizes.values()))
@@ -94,10 +94,10 @@ def quantity_skew(seen: Evidence) -> Finding:
     return Finding(text if found else f"none: {text}", found, uneven, sizes)
 
 
-def groups(seen: Evidence) -> Finding:
+def groups(seen: RunEvidence) -> Finding:
     """Test whether the updates of clients with sound and steady data fall into groups."""
     _enough(seen)
-    directions, collected = seen.directions({*_changed(seen), *_doubted(seen)[1]}), Directions()
+    directions, collected = seen.directions({*_changed(seen), *_doubted(seen)[1]}), Evidence()
     for number, rows in directions.items():
         collected.add(list(rows), list(rows.values()), number)
     known = collected.differences()
@@ -114,7 +114,7 @@ def groups(seen: Evidence) -> Finding:
     return Finding(text, True, result.parts, dict(zip(known.keys, result.labels, strict=True)))
 
 
-def labels(seen: Evidence) -> Finding:
+def labels(seen: RunEvidence) -> Finding:
     """Compare how often models give the labels of clients and those of the server."""
     if not seen.first("agreement"):
         raise CannotTell("samples have no classes")
@@ -133,7 +133,7 @@ def labels(seen: Evidence) -> Finding:
     return Finding(text, bool(texts), found.wrong, found.shares)
 
 
-def _doubted(seen: Evidence) -> tuple[Doubts | None, list[str]]:
+def _doubted(seen: RunEvidence) -> tuple[Doubts | None, list[str]]:
     """Return what the model makes of labels, and whose are doubtful for no other reason.
 
     Where data changed, or where a model of the client's own gives its labels well, these are right.
@@ -146,11 +146,11 @@ def _doubted(seen: Evidence) -> tuple[Doubts | None, list[str]]:
     return found, [] if found is None else [key for key in found.clients if key not in sound]
 
 
-def _changed(seen: Evidence) -> dict[str, int]:
+def _changed(seen: RunEvidence) -> dict[str, int]:
     return turned({n: (list(r), list(r.values())) for n, r in seen.directions().items()})
 
 
-def _gains(seen: Evidence) -> dict[str, float]:
+def _gains(seen: RunEvidence) -> dict[str, float]:
     """Return what the model that each client gets is better by than the one that came."""
     columns, sign = seen.own.columns, 1 if seen.started.metrics[0].higher_is_better else -1
     told = columns.get(AS_IT_CAME, ()), columns.get("served", ())
@@ -158,7 +158,7 @@ def _gains(seen: Evidence) -> dict[str, float]:
     return {k: sign * (after - before) for k, before, after in rows if None not in (before, after)}
 
 
-def drift(seen: Evidence) -> Finding:
+def drift(seen: RunEvidence) -> Finding:
     """Look for clients whose updates turned."""
     _enough(seen)
     if len(seen.rounds) < 4:
@@ -169,7 +169,7 @@ def drift(seen: Evidence) -> Finding:
     return Finding(text if changed else none, bool(changed), clients=changed)
 
 
-def slow(seen: Evidence) -> Finding:
+def slow(seen: RunEvidence) -> Finding:
     """Look at who takes long, and who does not answer."""
     times = {k: float(s) for told in seen.by_client("seconds") for k, s in told.items()}
     middle = float(np.median(list(times.values()))) if times else 0.0
@@ -185,7 +185,7 @@ def slow(seen: Evidence) -> Finding:
     return Finding("; ".join(parts) or "nobody", bool(parts), clients=times)
 
 
-def own_models(seen: Evidence) -> Finding:
+def own_models(seen: RunEvidence) -> Finding:
     """Compare the model that each client gets with the one that came."""
     metric, own = seen.started.metrics[0], _gains(seen)
     if len(own) < 2:
@@ -198,7 +198,7 @@ def own_models(seen: Evidence) -> Finding:
     return Finding(text if found else f"no clear gain: {text}", found, mean, own)
 
 
-def rounds_and_bytes(seen: Evidence, target: float | None) -> Finding:
+def rounds_and_bytes(seen: RunEvidence, target: float | None) -> Finding:
     """Extrapolate the learning curve to a target."""
     metric, numbers = seen.started.metrics[0], sorted(seen.scores)
     if not numbers:
@@ -218,7 +218,7 @@ def rounds_and_bytes(seen: Evidence, target: float | None) -> Finding:
     return Finding(f"{here}; {takes}", False, middle)
 
 
-PARTS: dict[str, Callable[[Evidence], Finding]] = {
+PARTS: dict[str, Callable[[RunEvidence], Finding]] = {
     "label skew": label_skew,
     "quantity skew": quantity_skew,
     "groups": groups,

@@ -14,7 +14,7 @@ from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
 from ..report.history import History
 from .local_grid import LocalGrid
-from .simulated_devices import simulated_devices
+from .simulated_transport import simulated_devices
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
 
 from ...client_app.app import answer
 from ...client_app.clients import VirtualClients, VirtualContext
@@ -18,9 +19,8 @@ from ...core.wire.keys import ARRAYS, NUM_EXAMPLES, SECONDS
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ...strategies.federation.clock import ClockedGrid
-from ...strategies.federation.virtual_nodes import NumberedNodes
-from .simulated_devices import SimulatedDevices
-from .simulated_transport import SimulatedTransport
+from ...strategies.federation.grids import NumberedNodes
+from .simulated_transport import SimulatedDevices, SimulatedTransport
 
 _SERVER = 1  # Flower's node id of the SuperLink
 _SECONDS_PER_SAMPLE = 0.001  # of training, where no device is simulated
@@ -229,3 +229,33 @@ def _put_seconds(replies: Replies) -> None:
         examples = replies.metrics.get(NUM_EXAMPLES, [0] * len(replies))
         seconds = [_SECONDS_PER_SAMPLE * float(number or 0) for number in examples]
         replies.set_metric(SECONDS, seconds)
+
+
+_RAISED = 2  # Flower's code for an exception in a ClientApp
+
+
+class AppGrid(LocalGrid):
+    """A grid for ``strategy.start`` whose clients are an app, called one after the other.
+
+    Each client knows its ``partition-id`` and ``num-partitions``. Messages and replies are
+    serialised as on a real grid, and an exception is an error reply.
+    """
+
+    def __init__(
+        self, app: ClientApp, num_clients: int, run_config: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(num_clients, run_config or {}, check_wire=True)
+        self.app = app
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Answer all that is waiting."""
+        waiting = [self._pending.pop(i) for i in message_ids if i in self._pending]
+        return [by_wire(self.answer(requests[row])) for requests, row in waiting]
+
+    def answer(self, message: Message) -> Message:
+        """Return what the app makes of a message."""
+        context = self.contexts[message.metadata.dst_node_id]
+        try:
+            return self.app(message, context)
+        except Exception as error:  # whatever the app raises
+            return Message(Error(_RAISED, f"{type(error).__name__}: {error}"), reply_to=message)

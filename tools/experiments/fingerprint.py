@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ...core.config.own_code import own_modules
+from ...core.config.overrides import own_modules
 from ...core.storage.files import write_atomically
 from ...core.tasks import Samples, Split, Task
 

@@ -11,8 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ...core.config.overrides import toml_value
-from ...core.config.own_code import own_modules
+from ...core.config.overrides import own_modules, toml_value
 from .env import run_config
 
 _KINDS = (".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl")  # that Flower takes

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_config
-from ...core.config.own_code import own_modules
+from ...core.config.overrides import own_modules
 from ...core.tasks import load_task
+from ...server_app.app import run_title
 from ...server_app.run_folder import RunFolderError, new_name
-from ...server_app.title import run_title
 from ..engine.local import check_partitions
 
 _ANSWER_SECONDS = 5.0

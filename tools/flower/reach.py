@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...core.wire.versions import flower_version, nodes_speak
-from ..checks import Finding
+from ..checks import CheckResult
 
 _SECONDS = 5.0
 _MOST = 1 << 20  # bytes of an answer that are looked at
@@ -41,9 +41,9 @@ class Answer(NamedTuple):
 _NOTHING = Answer("", "", takes_nodes=False)
 
 
-def server_finding(address: str, authority: Path | None = None) -> Finding:
+def server_finding(address: str, authority: Path | None = None) -> CheckResult:
     """Return whether a SuperNode of the Flower that is installed here can talk to a server."""
-    here, bad = flower_version(), partial(Finding, "server", "bad")
+    here, bad = flower_version(), partial(CheckResult, "server", "bad")
     ours = nodes_speak(here)
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
@@ -69,7 +69,7 @@ def server_finding(address: str, authority: Path | None = None) -> Finding:
             advice = f"{_AHEAD:g} s ahead or {_BEHIND:g} s behind is refused: set it, best by NTP"
             return bad(found, advice)
     if answer.takes_nodes and answer.speaks == ours:
-        return Finding("server", "ok", found)
+        return CheckResult("server", "ok", found)
     return bad(f"{found}, and speak {ours}", _advice(answer, here))
 
 

@@ -7,7 +7,7 @@ from html import escape
 from threading import Lock
 
 from ...core.log.events import CohortFailed, Exchanged, Quarantined, read_event
-from ...core.tasks.metric_text import label
+from ...core.tasks.metrics import label
 from ..report.axes import HEIGHT, finish, line, metric_axis
 from ..report.formatting import shorten
 from ..report.history import History

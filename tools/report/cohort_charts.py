@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...core.log.events import CohortsTrained
-from ...core.tasks.metric_text import label, title, written
-from ...core.tasks.metrics import Metric
+from ...core.tasks.metrics import Metric, label, title, written
 from .axes import HEIGHT, edges, lines_chart, metric_axis, rounds_axis
 from .cohort_tree import CohortBand, CohortDescent
 from .formatting import natural_order, plural, shorten

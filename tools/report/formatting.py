@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.config.overrides import toml_value
 from ...core.config.run_config import flattened
-from ...core.log.text import shorten as shorten
+from ...core.log.event import shorten as shorten
 
 UNKNOWN = "unknown"
 

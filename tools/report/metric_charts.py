@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 
 from ...core.log.events import Baseline
-from ...core.tasks.metric_text import label, title
-from ...core.tasks.metrics import Metric
+from ...core.tasks.metrics import Metric, label, title
 from .axes import HEIGHT, edges, filled, finish, layers_chart, line, lines_chart, metric_axis
 from .formatting import byte_unit, shorten
 from .history import History

@@ -12,8 +12,7 @@ from ...core.log.events import (
     RoundFinished,
     Selected,
 )
-from ...core.tasks.metric_text import AFTER_METRICS, BEFORE_METRICS, TAKEN
-from ...core.tasks.metrics import Metric
+from ...core.tasks.metrics import AFTER_METRICS, BEFORE_METRICS, TAKEN, Metric
 from ...core.wire.keys import IDENTIFY
 
 Row = dict[str, float]

@@ -7,7 +7,7 @@ from statistics import median
 from ...core.config.run_config import AXIS_DEFAULTS
 from ...core.log.events import Decided, InputsScaled, PrivacySpent
 from ...core.methods.catalogue import presets
-from ...core.tasks.metric_text import label, title, written
+from ...core.tasks.metrics import label, title, written
 from .formatting import data_size, duration, jain_index, percent, plural
 from .history import History
 

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from itertools import pairwise
 
-from ....tools.experiments.compare.budget import Budget
-from ....tools.experiments.compare.halving import plan, survivors, total_cost
+from ....tools.experiments.compare.budget import Budget, plan, survivors, total_cost
 from ....tools.experiments.measures import Measure
 from ....tools.experiments.tables import Table
 from ...printed import COMMANDS, read_printed

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...config import RunConfig
-from ...methods.bounded import GceSettings
+from ...methods.objectives import GceSettings
 from ...tasks.problems import Problem
 from .plain import Plain
 

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 
 from ...config import RunConfig
-from ...methods.ditto import DittoSettings
+from ...methods.objectives import DittoSettings
 from .plain import Plain, Tensors
 
 GLOBAL = "global"  # what the job carries: the global model, as it was sent
 
 
 class Ditto(Plain):
-    """The global model is trained as ever; :mod:`client_app.hooks.ditto` trains the personal one.
+    """The global model is trained as ever, the personal one by :mod:`client_app.hooks.personal`.
 
     That one minimises ``F(v) + lambda / 2 * ||v - w||^2`` (eq. 1), w the global model.
     """

@@ -15,8 +15,7 @@ from ...tasks.models import split_at_head
 from ...tasks.problems import Problem
 from ..features import features_of_all
 from ..job import Job
-from ..model_arrays import load_arrays, training_mode
-from ..placement import device_of
+from ..model_arrays import device_of, load_arrays, training_mode
 from .plain import BatchLoss, Plain, sample_weights
 
 _TEMPERATURE = 0.5  # of its similarities, as in the paper's experiments

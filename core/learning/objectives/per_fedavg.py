@@ -16,9 +16,8 @@ from torch.func import functional_call
 from ...config import RunConfig
 from ...methods.objectives import PerFedAvgSettings
 from ...tasks.problems import Problem
-from ..batches import UNUSED
-from ..job import Job
-from ..placement import device_of, moved
+from ..job import UNUSED, Job
+from ..model_arrays import device_of, moved
 from .plain import BatchLoss, Plain, sample_weights
 
 

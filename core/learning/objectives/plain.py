@@ -11,7 +11,7 @@ from torch import nn
 from ...config import RunConfig
 from ...tasks.problems import Problem
 from ..job import Job
-from ..placement import device_of
+from ..model_arrays import device_of
 
 Tensors = Sequence[torch.Tensor]
 Carried = Mapping[str, Tensors]

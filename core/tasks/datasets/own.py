@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
-from ..errors import TaskError, invalid
-from ..importing import imported
+from ..errors import TaskError, imported, invalid
 from ..problems import Problem
 from ..spec import TaskSpec
 from .raw import RawData

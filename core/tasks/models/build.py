@@ -8,8 +8,8 @@ from torch import nn
 
 from ..errors import unknown
 from . import convolutional, deep, dense, recurrent
+from .head import with_projection
 from .own import own, try_out
-from .projection import with_projection
 from .spec import ModelSpec
 
 MODELS: dict[str, Callable[[ModelSpec], nn.Module]] = {

@@ -61,3 +61,24 @@ def _input_of(head: nn.Linear, model: nn.Module, x: Tensor) -> Tensor:
             "expected logits straight from the last torch.nn.Linear, called once"
         )
     return calls[0][0]
+
+
+def with_projection(model: nn.Module, width: int) -> nn.Module:
+    """Return a model with two more layers of this width between its body and its head."""
+    try:
+        name = linear_head(model)
+    except TaskError as error:
+        raise TaskError(f"moon.projection = {width}: {error}") from error
+    head = model.get_submodule(name)
+    assert isinstance(head, nn.Linear)  # linear_head guarantees it
+    layers = (
+        nn.Linear(head.in_features, width),
+        nn.ReLU(),
+        nn.Linear(width, width),
+        nn.Linear(width, head.out_features, bias=head.bias is not None),
+    )
+    if type(model) is nn.Sequential and model[-1] is head:
+        return nn.Sequential(*list(model)[:-1], *layers)  # a plain chain stays one
+    path, _, last = name.rpartition(".")
+    setattr(model.get_submodule(path), last, nn.Sequential(*layers))
+    return model

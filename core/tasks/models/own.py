@@ -5,8 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ..errors import TaskError, one_line
-from ..importing import imported
+from ..errors import TaskError, imported, one_line
 from ..problems import Problem
 from .spec import ModelSpec
 

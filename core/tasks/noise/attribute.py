@@ -8,7 +8,7 @@ from .corruptions import ANY_INPUT, CORRUPTIONS
 from .noisy import NoiseSettings, Noisy, draw_affected
 
 
-def corrupt(
+def corrupted_inputs(
     x: NDArray[np.float32],
     y: NDArray[np.int64],
     settings: NoiseSettings,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 from ..errors import invalid
 
 if TYPE_CHECKING:
+    from .base import Classification as Classification
     from .base import Problem as Problem
-    from .classification import Classification as Classification
     from .multi_label import MultiLabel as MultiLabel
     from .regression import Regression as Regression
     from .tokens import NextToken as NextToken
     from .tokens import Segmentation as Segmentation
 
 KINDS = {
-    "classification": "classification:Classification",
+    "classification": "base:Classification",
     "multi-label": "multi_label:MultiLabel",
     "regression": "regression:Regression",
     "segmentation": "tokens:Segmentation",

@@ -13,14 +13,7 @@ import numpy as np
 
 from ..datasets.storage import UNREADABLE
 from ..errors import one_line
-from .arrivals import (
-    Arrivals,
-    Floats,
-    LabelRates,
-    RoundClock,
-    content_keys,
-    without_unusable,
-)
+from .arrivals import Arrivals, Floats, LabelRates, RoundClock, content_keys, without_unusable
 from .read_files import AfterReading
 from .sample_files import KINDS, labels_in, samples_in
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import TaskError, invalid, one_line
-from ..importing import imported
+from ..errors import TaskError, imported, invalid, one_line
 from ..splits import generator
 from .arrivals import (
     Arrivals,

@@ -5,7 +5,7 @@ import pytest
 from forager.benchmarks.studies import federations
 from forager.benchmarks.studies.data import paired_file
 from forager.benchmarks.studies.heads import logistic
-from forager.tools.engine.simulated_devices import DeviceSpeeds
+from forager.tools.engine.simulated_transport import DeviceSpeeds
 from forager.tools.experiments.records import SweepError
 
 

@@ -24,7 +24,7 @@ from forager.core.wire.keys import (
     SUPPORT,
 )
 from forager.core.wire.replies import Replies, Row
-from forager.core.wire.signatures import decode_signature
+from forager.core.wire.supports import decode_signature
 from forager.selectors.similarities.signatures import Hashing
 from forager.strategies.similarities.support_similarity import SupportReader, parameter_shapes
 

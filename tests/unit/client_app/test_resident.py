@@ -18,7 +18,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from forager.client_app.app import app
 from forager.client_app.device import resident
-from forager.client_app.device.local_socket import connected
+from forager.client_app.device.resident import connected
 from forager.client_app.device.state import ClientState
 from forager.core.config import default_config
 from forager.core.learning.model_arrays import read_arrays

@@ -5,12 +5,12 @@ import pytest
 from forager.client_app.hooks import supports as hooks
 from forager.client_app.side import task_side
 from forager.core.config import read_config
-from forager.core.learning.batches import UNUSED, batch_plans, batch_seed
+from forager.core.learning.job import UNUSED, batch_plans, batch_seed
 from forager.core.learning.model_arrays import load_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import flat_floats, from_record
 from forager.core.wire.keys import ARRAYS, ASK_SUPPORT, PAYLOAD, SIGNATURE, SUPPORT
-from forager.core.wire.signatures import decode_signature
+from forager.core.wire.supports import decode_signature
 from forager.selectors.similarities.index_overlap import choose_k, top_k_support
 from forager.selectors.similarities.signatures import Hashing
 from forager.selectors.similarities.signed_overlap import split_codes, top_k_changes

@@ -20,9 +20,8 @@ DEVICES = "speeds and absences of simulated devices"
 # Why each seeded generator may be foreseen by whoever knows the run's seed, which all clients do
 PREDICTABLE = {
     "client_app/hooks/auxo.py": DATA,
-    "core/tasks/array_partitions.py": DATA,
     "core/tasks/groups.py": DATA,
-    "core/tasks/noise/random_labels.py": DATA,
+    "core/tasks/noise/noisy.py": DATA,
     "core/tasks/pool.py": DATA,
     "selectors/cohorts/split_testing.py": COMPARE,
     "client_app/hooks/coresets.py": SUBSET,
@@ -52,7 +51,7 @@ PREDICTABLE = {
     "server_app/input_scaling.py": CHOICE,
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
-    "tools/engine/simulated_devices.py": DEVICES,
+    "tools/engine/simulated_transport.py": DEVICES,
     "tools/new-app/my_federation/task.py": DATA,
 }
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from forager.core.config import default_config, read_config
-from forager.core.config.moved import what_now
 from forager.core.config.overrides import parse_overrides
+from forager.core.config.reading import what_now
 from forager.tools.cli.app import app
 from forager.tools.config_help import sections
 from forager.tools.demos import DEMOS

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from forager.core.config import ConfigError, read_config
 from forager.selectors.deadlines import learned_deadline
-from forager.strategies.federation.punctuality import ResponseTimes
+from forager.strategies.federation.client_memory import ResponseTimes
 
 
 def test_a_few_very_slow_clients_do_not_move_it() -> None:

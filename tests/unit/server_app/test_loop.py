@@ -29,8 +29,8 @@ from forager.server_app.loop import Loop
 from forager.server_app.post import Post
 from forager.server_app.retries import LoopPlan, RunFailed
 from forager.strategies.build import build_strategy
-from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.federation import Federation
+from forager.strategies.federation.roster import Admission
 
 KEYS = [str(i) for i in range(8)]
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 from forager.core.config import ConfigError, default_config
-from forager.server_app.callbacks.base import Callback
-from forager.server_app.callbacks.own import load_callbacks
+from forager.server_app.callbacks.base import Callback, load_callbacks
 from forager.server_app.callbacks.prometheus import COUNTERS, GAUGES, metric_name
 from forager.tools.engine.local import run_local
 

@@ -17,7 +17,7 @@ from forager.core.wire.keys import ARRAYS, CONFIG
 from forager.core.wire.records import attach
 from forager.core.wire.requests import Requests
 from forager.server_app.post import Post
-from forager.strategies.federation import held_models
+from forager.strategies.federation import ledger
 from forager.strategies.federation.federation import Federation
 
 KEYS = ["0", "1", "2"]
@@ -249,8 +249,8 @@ def test_every_client_gets_the_change_from_its_own_model() -> None:
 
 
 def test_who_holds_a_model_that_the_server_has_not_kept_is_sent_all(monkeypatch) -> None:
-    monkeypatch.setattr(held_models, "_FEWEST", 1)
-    monkeypatch.setattr(held_models, "_MOST", 1)
+    monkeypatch.setattr(ledger, "_FEWEST_STARTS", 1)
+    monkeypatch.setattr(ledger, "_MOST_STARTS", 1)
     scene = Scene()
     scene.send(model(1), model(2), model(3))
     scene.send(model(4))

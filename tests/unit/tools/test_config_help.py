@@ -91,7 +91,7 @@ def test_an_unknown_section_names_the_nearest() -> None:
 
 def test_an_axis_lists_its_methods() -> None:
     (uplink,) = [key for key in help.keys_of("") if key.key == "uplink"]
-    assert (uplink.default, uplink.allowed) == ("''", "dense, int8, top-k, top-k-plain, compact")
+    assert (uplink.default, uplink.allowed) == ("''", "dense, top-k, top-k-plain, compact, int8")
 
 
 def test_it_runs_as_a_command(project: Path) -> None:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.methods.catalogue import presets
-from ....core.tasks.metric_text import label
-from ....core.tasks.metrics import Metric
+from ....core.tasks.metrics import Metric, label
 from ...report.axes import legend, metric_axis
 from ...report.formatting import byte_unit
 from ...report.hover import lines_at

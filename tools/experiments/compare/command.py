@@ -13,7 +13,7 @@ from ....core.config import ConfigError, Scalar, default_config, read_config
 from ....core.config.overrides import parse_overrides
 from ....core.storage.files import write_atomically
 from ....core.tasks import TaskError, load_task
-from ....core.tasks.metric_text import label
+from ....core.tasks.metrics import label
 from ...flower.env import app_settings
 from ..fingerprint import files_of, fingerprint
 from ..measures import GOAL_NAMES

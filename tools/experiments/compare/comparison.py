@@ -14,9 +14,8 @@ from ..measures import GOAL_NAMES, goal_column, level
 from ..progress import SweepProgress
 from ..records import Cell, SweepRecord
 from ..sweep import Sweep, open_sweep
-from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Stage, plan, survivors, total_cost
 from .candidates import Candidate, baseline_of
-from .halving import Stage, plan, survivors, total_cost
 
 RUNNER = "forager.tools.experiments.compare.runner:run_candidate"
 # A run that is limited by something else must not end by its number of rounds.

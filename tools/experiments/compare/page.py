@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ....core.tasks.metric_text import label, title
+from ....core.tasks.metrics import label, title
 from ...report.formatting import plural, shorten
 from ...report.html_page import page, sentences, sortable_table
 from ...report.svg import figure

@@ -1,4 +1,4 @@
-"""One run of a comparison, in a worker process: continues where it stopped, up to its budget."""
+"""One run of a comparison, in a worker process: what it costs, up to its budget."""
 
 import hashlib
 import json
@@ -11,24 +11,101 @@ from dataclasses import asdict
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
+from time import process_time
 from typing import Any
 from urllib.parse import quote
 
+from flwr.app import Message
+
+from ....client_app.side import side_of
 from ....core.config import Scalar, default_config, read_config
-from ....core.log.events import Event, as_events
+from ....core.log.events import Count, Event, Exchanged, as_events
 from ....core.tasks import TaskSpec
 from ....core.tasks.errors import CONFIG_KEYS
+from ....core.wire.keys import IDENTIFY
 from ....server_app.app import build_loop, configure_logging
+from ....server_app.callbacks.base import Callback
 from ....server_app.callbacks.checkpoint import CheckpointError
+from ....server_app.loop import Loop
 from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
-from ...engine.simulated_devices import simulated_devices
+from ...engine.simulated_transport import simulated_devices
 from ...report.formatting import jain_index
 from ...report.history import History
+from ...report.rounds import traffic
 from ..measures import EVENNESS, SELECTING
 from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
-from .meter import Meter, Metered, MeteredGrid
+
+# Evaluation is for the experimenter; who is who is asked again whenever a run continues.
+_NOT_COUNTED = ("evaluate", IDENTIFY)
+
+
+class Metered(Event, name="metered"):
+    """What a run has cost up to the end of a round."""
+
+    bytes: Count = 0
+    bytes_selecting: Count = 0
+    client_seconds: float = 0.0
+    simulated_seconds: float = 0.0
+
+
+class MeteredGrid(LocalGrid):
+    """A local grid that measures what its clients do."""
+
+    client_seconds = 0.0  # processor time of all clients' handlers so far
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Answer pending messages and measure how long that takes."""
+        ids = list(message_ids)
+        waiting = list({id(t): t for i in ids if (t := self.pending_table(i)) is not None}.values())
+        for requests in waiting:  # a device has its data at hand before the clock starts
+            contexts = [self.contexts[node] for node in requests.nodes]
+            side_of(contexts[0]).holdings(contexts)
+        started = process_time()
+        replies = super().pull_messages(ids)
+        if waiting and waiting[0].kind not in _NOT_COUNTED:
+            self.client_seconds += process_time() - started
+        return replies
+
+
+class Meter(Callback):
+    """Note after every round what the run has cost so far, and end it when its budget is spent."""
+
+    def __init__(self, grid: MeteredGrid, budget: Budget, before: Metered) -> None:
+        self.grid = grid
+        self.budget = budget
+        self._bytes = before.bytes
+        self._selecting = before.bytes_selecting
+        self._work = before.client_seconds
+        self._time = before.simulated_seconds
+
+    def on_run_start(self, loop: Loop) -> None:
+        """Listen to what is sent."""
+        journal = loop.federation.journal
+
+        def listen(event: Event) -> None:
+            if isinstance(event, Exchanged) and "bytes-test" not in (sent := traffic(event)):
+                self._bytes += int(sum(sent.values()))
+                self._selecting += int(sent.get("bytes-select", 0))
+                self._time += event.simulated_seconds or 0.0
+            journal(event)
+
+        loop.federation.journal = listen
+
+    def on_round_end(self, loop: Loop) -> str | None:
+        """Record the cost; a text ends the run."""
+        metered = Metered(
+            round=loop.round,
+            bytes=self._bytes,
+            bytes_selecting=self._selecting,
+            client_seconds=self._work + self.grid.client_seconds,
+            simulated_seconds=self._time,
+        )
+        loop.federation.note(metered)
+        spent = self.budget.spent([metered.to_dict()])
+        return "early-stop" if spent >= self.budget.amount else None
+
 
 _LENGTH = ("num-server-rounds", LIMIT_KIND, LIMIT_AMOUNT, "output-dir")
 

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Callable
 
-from ....core.tasks.metric_text import label, written
-from ....core.tasks.metrics import Metric
+from ....core.tasks.metrics import Metric, label, written
 from ...report.formatting import data_size
 from ..measures import AXES, GOAL_NAMES
 from ..statistics import Estimate

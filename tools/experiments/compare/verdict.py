@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from ....core.config import default_config, read_config
-from ....core.tasks.metric_text import title, written
-from ....core.tasks.metrics import Metric
+from ....core.tasks.metrics import Metric, title, written
 from ...report.formatting import data_size, plural
 from ..measures import GOAL_NAMES
 from .schema import BETTER, EQUAL, OPEN, WORSE, Document, Gap, StrategyFinding

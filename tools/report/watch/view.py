@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ....core.log.events import Exchanged
-from ....core.tasks.metric_text import label, written
+from ....core.tasks.metrics import label, written
 from ..formatting import data_size, duration, shorten
 from ..history import History
 from ..story import other_data, whose

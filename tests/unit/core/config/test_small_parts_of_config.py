@@ -1,7 +1,7 @@
 """Small functions of core/config, each by an example."""
 
-from forager.core.config.moved import name_now, without_fixed
 from forager.core.config.overrides import _quotes, toml_value
+from forager.core.config.reading import name_now, without_fixed
 from forager.core.config.run_config import flattened
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from forager.core.learning.batches import batch_plans
+from forager.core.learning.job import batch_plans
 
 
 @pytest.mark.parametrize(("epochs", "steps"), [(1, 0), (2, 0), (1, 1), (1, 5)])

@@ -7,8 +7,7 @@ import pytest
 import torch
 from forager.client_app.hooks.scaffold import momentum_steps
 from forager.core.config import default_config, read_config
-from forager.core.learning.batches import UNUSED, batch_plans
-from forager.core.learning.job import Job, Outcomes
+from forager.core.learning.job import UNUSED, Job, Outcomes, batch_plans
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.per_fedavg import PerFedAvg

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from forager.core.config import read_config
-from forager.core.learning.batches import UNUSED, batch_plans
-from forager.core.learning.job import Outcomes
+from forager.core.learning.job import UNUSED, Outcomes, batch_plans
 from forager.core.learning.objectives.moon import Moon
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.prox import Prox

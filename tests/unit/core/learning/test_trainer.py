@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 from forager.core.config import read_config
-from forager.core.learning.batches import UNUSED, batch_plans
 from forager.core.learning.evaluation import evaluate
-from forager.core.learning.job import Job
+from forager.core.learning.job import UNUSED, Job, batch_plans
 from forager.core.learning.model_arrays import load_arrays, read_arrays
 from forager.core.learning.objectives.plain import Plain
 from forager.core.learning.objectives.prox import Prox

@@ -1,7 +1,7 @@
 """Small functions of core/log, each by an example."""
 
+from forager.core.log.event import shorten
 from forager.core.log.events import Evaluated, RunStarted
-from forager.core.log.text import shorten
 
 
 def test_number_of_events():

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from forager.core.config import ConfigError, Scalar, default_config, read_config
-from forager.core.config.moved import old_names
-from forager.core.config.reading import fill_axes
+from forager.core.config.reading import fill_axes, old_names
 from forager.core.methods.base import Method
 from forager.core.methods.catalogue import all_methods, kind_of_preset, methods, presets
 from forager.core.methods.cohort import CohortSettings

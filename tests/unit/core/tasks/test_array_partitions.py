@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr_datasets.partitioner import DirichletPartitioner, IidPartitioner
 from forager.core.tasks import partitions
-from forager.core.tasks.array_partitions import ARRAY_PARTITIONS
+from forager.core.tasks.partitions import ARRAY_PARTITIONS
 from forager.core.tasks.spec import TaskSpec
 from numpy.typing import NDArray
 

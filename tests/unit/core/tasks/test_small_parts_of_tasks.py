@@ -2,7 +2,6 @@
 
 import numpy as np
 from forager.core.tasks import TaskSpec
-from forager.core.tasks.array_partitions import iid, natural
 from forager.core.tasks.datasets.hugging_face import _names_a_file
 from forager.core.tasks.datasets.newsgroups import strip
 from forager.core.tasks.datasets.poems import encoded
@@ -10,14 +9,17 @@ from forager.core.tasks.datasets.raw import input_range, kind_of, model_inputs
 from forager.core.tasks.datasets.storage import cache_folder
 from forager.core.tasks.errors import advice, one_line
 from forager.core.tasks.groups import affine_shift, group_of, label_permutation, rotation
-from forager.core.tasks.metric_text import label, title
-from forager.core.tasks.metrics import Metric, of_classes
+from forager.core.tasks.metrics import Metric, label, of_classes, title
 from forager.core.tasks.noise import classes_after_noise
-from forager.core.tasks.noise.noisy import draw_affected
-from forager.core.tasks.noise.open_set import kept_classes
-from forager.core.tasks.noise.random_labels import Noisy, random_labels, wrong_clients
-from forager.core.tasks.noise.textures import clouds
-from forager.core.tasks.partitions import Partitions
+from forager.core.tasks.noise.corruptions import clouds
+from forager.core.tasks.noise.noisy import (
+    Noisy,
+    draw_affected,
+    kept_classes,
+    random_labels,
+    wrong_clients,
+)
+from forager.core.tasks.partitions import Partitions, iid, natural
 from forager.core.tasks.splits import generator, hold_out, share_between_owner_and_server
 from forager.core.tasks.streams.arrivals import RoundClock
 from forager.core.tasks.streams.sample_files import Path, labels_in

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from forager.core.tasks import TaskError
 from forager.core.tasks.noise import NOISES, NoiseSettings
-from forager.core.tasks.noise.corruptions import CORRUPTIONS
-from forager.core.tasks.noise.textures import clouds, ice
+from forager.core.tasks.noise.corruptions import CORRUPTIONS, clouds, ice
 
 
 def settings(rate, num_classes=10, low=0.0, high=1.0):

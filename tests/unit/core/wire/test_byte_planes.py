@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from forager.core.wire.byte_planes import decode_planes, encode_planes
 from forager.core.wire.changes import tag_of
-from forager.core.wire.subsets import MalformedUpdate
+from forager.core.wire.envelope import MalformedUpdate
 
 EDGES = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1e-45, -1e-40, 3e38], np.float32)
 

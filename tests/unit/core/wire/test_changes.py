@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from forager.core.wire.arrays import flat_change
 from forager.core.wire.changes import apply_change, encode_change, encode_shortest, tag_of
-from forager.core.wire.subsets import MalformedUpdate
+from forager.core.wire.envelope import MalformedUpdate
 
 
 def model(seed: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forager.core.wire import int8
-from forager.core.wire.subsets import MalformedUpdate
+from forager.core.wire.envelope import MalformedUpdate
 from forager.tools.engine.local import run_local
 
 

@@ -2,8 +2,13 @@ import zlib
 
 import numpy as np
 import pytest
-from forager.core.wire.signatures import MOST_HASHES, decode_signature, encode_signature
-from forager.core.wire.supports import MalformedSupport, OtherModel
+from forager.core.wire.supports import (
+    MOST_HASHES,
+    MalformedSupport,
+    OtherModel,
+    decode_signature,
+    encode_signature,
+)
 
 SIGNATURE = np.array([0, 1, 2**32 - 1, 7], dtype=np.uint32)
 COUNT_AT, HASHES_AT = 13, 17

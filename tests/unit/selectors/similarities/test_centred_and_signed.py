@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
-from forager.selectors.similarities.signature_overlaps import (
+from forager.selectors.similarities.minhash import (
     centred_overlaps_by_signature,
     signed_overlaps_by_signature,
 )

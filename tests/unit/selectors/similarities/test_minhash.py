@@ -4,8 +4,8 @@ from forager.selectors.similarities.index_overlap import overlap, overlap_matrix
 from forager.selectors.similarities.minhash import (
     MinHashIndex,
     overlap_from_jaccard,
+    overlaps_by_signature,
 )
-from forager.selectors.similarities.signature_overlaps import overlaps_by_signature
 from forager.selectors.similarities.signatures import SCHEMES, Hashing
 from numpy.typing import NDArray
 

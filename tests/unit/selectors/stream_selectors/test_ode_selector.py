@@ -3,8 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from forager.selectors.stream_selectors.base import Offered
-from forager.selectors.stream_selectors.ode import coordinate
-from forager.selectors.stream_selectors.ode_selector import OdeSelector
+from forager.selectors.stream_selectors.ode import OdeSelector, coordinate
 
 RNG = np.random.default_rng(0)
 

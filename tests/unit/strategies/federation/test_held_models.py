@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from forager.strategies.federation import held_models
-from forager.strategies.federation.held_models import HeldModels
+from forager.strategies.federation import ledger
+from forager.strategies.federation.ledger import HeldModels
 
 
 def test_what_a_node_is_sent_counts_once_it_has_answered() -> None:
@@ -33,9 +33,9 @@ def model(number: int, size: int = 10) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(("size", "kept"), [(10, 6), (100, 5), (10_000, 3)])
 def test_as_many_models_are_kept_as_fit(monkeypatch, size: int, kept: int) -> None:
-    monkeypatch.setattr(held_models, "_FEWEST", 3)
-    monkeypatch.setattr(held_models, "_MOST", 6)
-    monkeypatch.setattr(held_models, "_MOST_BYTES", 2000)
+    monkeypatch.setattr(ledger, "_FEWEST_STARTS", 3)
+    monkeypatch.setattr(ledger, "_MOST_STARTS", 6)
+    monkeypatch.setattr(ledger, "_BYTES_OF_STARTS", 2000)
     held = HeldModels(every_message=True)
     for number in range(9):
         held.keep(str(number), model(number, size))
@@ -50,7 +50,7 @@ def test_a_model_that_is_used_again_is_new_again() -> None:
 
 
 def test_nodes_that_come_and_go_do_not_fill_the_memory(monkeypatch) -> None:
-    monkeypatch.setattr(held_models, "_MOST_HELD", 10)
+    monkeypatch.setattr(ledger, "_MOST_HELD", 10)
     held = HeldModels(every_message=True)
     for node in range(100):
         held.learn([node], "tag")

@@ -2,7 +2,7 @@
 
 import numpy as np
 from forager.core.storage import tree
-from forager.strategies.federation.model_memory import ModelMemory
+from forager.strategies.layers.neighbours import ModelMemory
 from forager.strategies.similarities.client_similarity import LONGEST, Cosine
 
 

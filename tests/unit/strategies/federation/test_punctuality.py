@@ -2,7 +2,7 @@
 
 import math
 
-from forager.strategies.federation.punctuality import ResponseTimes
+from forager.strategies.federation.client_memory import ResponseTimes
 
 
 def test_a_late_reply_counts_twice_its_wait_until_it_comes_and_its_client_rests() -> None:

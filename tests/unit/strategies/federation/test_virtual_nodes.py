@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from forager.strategies.federation.client_memory import ClientMemory
-from forager.strategies.federation.grids import GridView
+from forager.strategies.federation.grids import GridView, NumberedKeys, NumberedNodes, kept_nodes
 from forager.strategies.federation.roster import Roster
-from forager.strategies.federation.virtual_nodes import NumberedKeys, NumberedNodes, kept_nodes
 from forager.tools.engine.local_grid import LocalGrid
 
 GAPS = np.array([0, 2, 3, 7])

@@ -14,8 +14,8 @@ from forager.core.wire.replies import Replies
 from forager.selectors.cohorts.split import SplitRule
 from forager.selectors.cohorts.split_testing import SplitTest
 from forager.strategies.build import build_strategy
+from forager.strategies.federation.client_memory import ResponseTimes
 from forager.strategies.federation.ledger import Assignment
-from forager.strategies.federation.punctuality import ResponseTimes
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 from forager.strategies.layers.selection import Selection

@@ -34,10 +34,9 @@ from forager.selectors.client_selectors.by_loss import PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
-from forager.strategies.federation.admission import Admission
 from forager.strategies.federation.grids import GridView, GridWrapper
 from forager.strategies.federation.questions import Questions
-from forager.strategies.federation.roster import Roster
+from forager.strategies.federation.roster import Admission, Roster
 from forager.strategies.layers.candidates import Participation
 from forager.strategies.layers.selection import NobodyTrained, Selection
 

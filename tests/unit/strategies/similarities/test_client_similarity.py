@@ -22,10 +22,10 @@ from forager.core.log.events import Quarantined, SimilarityFound
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import HISTOGRAM, METRICS, PAYLOAD, SIGNATURE, SUPPORT
-from forager.core.wire.signatures import encode_signature
 from forager.core.wire.supports import (
     MalformedSupport,
     OtherModel,
+    encode_signature,
     encode_signed_support,
     encode_support,
     model_tag,

@@ -157,7 +157,7 @@ def test_a_demo_says_what_its_method_costs(
 def test_the_doctor_survives_what_it_finds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def _broken() -> checks.Finding:
+    def _broken() -> checks.CheckResult:
         raise RuntimeError("no luck")
 
     quick = (checks._machine, checks._disk, checks._data, checks._ports)

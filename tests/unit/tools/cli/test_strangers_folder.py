@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forager.core.config.own_code import own_modules
+from forager.core.config.overrides import own_modules
 from forager.server_app.run_folder import RunFolderError
 from forager.tools.engine.local import run_local
 from forager.tools.flower.env import PROJECT

@@ -13,10 +13,9 @@ from forager.server_app.run_folder import RunFolder, RunFolderError
 from forager.tools.cli.app import main
 from forager.tools.cli.diagnose import examined
 from forager.tools.diagnose import findings as parts
-from forager.tools.diagnose.advice import PROFILE, advice, alike_records, most_alike
-from forager.tools.diagnose.evidence import Evidence
+from forager.tools.diagnose.advice import PROFILE, advice, alike_records, diagnose, most_alike
+from forager.tools.diagnose.evidence import RunEvidence
 from forager.tools.diagnose.findings import Finding, findings
-from forager.tools.diagnose.page import diagnose
 from forager.tools.engine.local import run_local
 
 ROUNDS = 12
@@ -30,8 +29,8 @@ def run(place: Path, rounds: int = ROUNDS, **settings: Any) -> RunFolder:
     return RunFolder.open(run_local(examined({**own, **keys}, rounds)).folder)
 
 
-def seen(place: Path, rounds: int = ROUNDS, **settings: Any) -> Evidence:
-    return Evidence.of(run(place, rounds, **settings).read_events())
+def seen(place: Path, rounds: int = ROUNDS, **settings: Any) -> RunEvidence:
+    return RunEvidence.of(run(place, rounds, **settings).read_events())
 
 
 def found(lines: dict[str, Finding]) -> set[str]:
@@ -86,7 +85,7 @@ def test_without_held_out_or_clean_data_it_says_what_it_cannot_decide(tmp_path: 
 def test_a_part_that_fails_is_left_out_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(evidence: Evidence) -> Finding:
+    def broken(evidence: RunEvidence) -> Finding:
         raise ZeroDivisionError("nothing there")
 
     monkeypatch.setitem(parts.PARTS, "groups", broken)
@@ -100,7 +99,7 @@ def test_what_clients_send_instead_of_numbers_is_left_out(tmp_path: Path) -> Non
     for event in events:
         if event["event"] == "examined":
             event["columns"] = {name: [["x"]] * 20 for name in event["columns"]}
-    lines = findings(Evidence.of(events), 0.9)
+    lines = findings(RunEvidence.of(events), 0.9)
     assert found(lines) <= {"slow or away"}
 
 
@@ -110,7 +109,7 @@ def test_a_budget_of_bytes_is_kept_and_one_of_seconds_ends_the_run(tmp_path: Pat
     told = [event for event in folder.read_events() if event["event"] == "exchange"]
     spent = sum(event.get("bytes-down", 0) + event.get("bytes-up", 0) for event in told)
     assert 0 < spent <= most
-    clients = Evidence.of(folder.read_events()).rounds[0].clients
+    clients = RunEvidence.of(folder.read_events()).rounds[0].clients
     assert 1 < len(clients) < 20
     slow = seen(tmp_path / "b", 6, devices__slow=True, diagnose__seconds=20.0)
     assert 1 <= len(slow.rounds) < 6

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from forager.tools.engine.availability import DAY, Availability
-from forager.tools.engine.simulated_devices import DeviceSpeeds
+from forager.tools.engine.simulated_transport import DeviceSpeeds
 
 
 def test_a_given_trace_repeats() -> None:

@@ -16,8 +16,11 @@ from forager.core.wire.replies import Replies
 from forager.core.wire.requests import Requests
 from forager.tools.engine import simulated_transport
 from forager.tools.engine.availability import Availability
-from forager.tools.engine.simulated_devices import DeviceSpeeds, SimulatedDevices
-from forager.tools.engine.simulated_transport import SimulatedTransport
+from forager.tools.engine.simulated_transport import (
+    DeviceSpeeds,
+    SimulatedDevices,
+    SimulatedTransport,
+)
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 FIRST = 1000

@@ -4,10 +4,9 @@ from typing import Any
 
 from fake_candidates import rows
 from forager.core.tasks.metrics import ACCURACY, Metric
-from forager.tools.experiments.compare.budget import Budget
+from forager.tools.experiments.compare.budget import Budget, plan
 from forager.tools.experiments.compare.candidates import Candidate
 from forager.tools.experiments.compare.comparison import Comparison
-from forager.tools.experiments.compare.halving import plan
 from forager.tools.experiments.measures import level
 from forager.tools.experiments.records import SweepRecord
 

@@ -5,13 +5,12 @@ import math
 import pytest
 from forager.core.config import ConfigError
 from forager.core.methods.catalogue import presets
-from forager.tools.experiments.compare.budget import Budget
+from forager.tools.experiments.compare.budget import Budget, plan, survivors, total_cost
 from forager.tools.experiments.compare.candidates import (
     CandidateError,
     check,
     parse_candidates,
 )
-from forager.tools.experiments.compare.halving import plan, survivors, total_cost
 
 
 def test_ten_strategies_cost_about_what_three_would() -> None:

@@ -53,6 +53,6 @@ def bundled(app: Path) -> set[str]:
     with zipfile.ZipFile(file) as bundle:
         names = set(bundle.namelist())
     file.unlink()
-    assert {"pyproject.toml", "README.md", "LICENSE", "core/config/own_code.py"} <= names
+    assert {"pyproject.toml", "README.md", "LICENSE", "core/config/overrides.py"} <= names
     ours = {path.name for path in PROJECT.iterdir()} | {".info"}
     return {name for name in names if name.partition("/")[0] not in ours}

@@ -18,9 +18,8 @@ from forager.tools.report.choice_charts import (
 )
 from forager.tools.report.class_charts import classes_chart, classes_sentence
 from forager.tools.report.history import History
-from forager.tools.report.method_pages import PAGES
 from forager.tools.report.metric_charts import metric_chart, pictures
-from forager.tools.report.page import render
+from forager.tools.report.page import PAGES, render
 from forager.tools.report.story import scaling_sentence
 
 CHOICE = {

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from forager.core.log.events import Evaluated, RunStarted, read_event
 from forager.core.tasks.errors import TaskError
-from forager.core.tasks.metric_text import TAKEN, check_metrics
-from forager.core.tasks.metrics import ACCURACY, Metric
+from forager.core.tasks.metrics import ACCURACY, TAKEN, Metric, check_metrics
 from forager.server_app.run_folder import RunFolder
 from forager.tools.report import page, summary_table, write_report, write_rounds_csv
 from forager.tools.report.history import History
