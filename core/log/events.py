@@ -373,7 +373,11 @@ class AlignmentFound(Event, name="alignment"):
 
 
 def read_event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None if its kind is unknown. Senseless fields are left out."""
+    """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
+
+    >>> read_event({"event": "round-finished", "round": 3, "seconds": "?"})
+    RoundFinished(round=3, cohort=None, time=None, seconds=None, away=None)
+    """
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
     return None if kind is None else _read(kind, kind.upgraded(fields))
