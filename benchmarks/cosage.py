@@ -68,8 +68,6 @@ PAPER: dict[str, Scalar] = {
     "batch-size": 64,
     "checkpoint.every": 0,
 }
-# As many clients as send what 10 send in single precision
-HALF_PRECISION: dict[str, Scalar] = {"top-k.values": "float16", "clients-per-round": 17}
 PIGGYBACK: dict[str, Scalar] = {"summary.mode": "piggyback"}
 VARIANTS: dict[str, dict[str, Scalar]] = {
     "cosage": {},
@@ -81,9 +79,6 @@ VARIANTS: dict[str, dict[str, Scalar]] = {
     "half resting": {"cosage.silent-ratio": 0.5},
     "30 asked": {"summary.ask-at-most": 30},
     "error feedback": {"uplink": "top-k"},
-    "17 in half precision": HALF_PRECISION,
-    "17 in half precision, piggyback": {**PIGGYBACK, **HALF_PRECISION},
-    "17 in half precision, aoi": {"client-selector": "aoi", **HALF_PRECISION},
 }
 
 
@@ -102,7 +97,7 @@ COLUMNS = (
 COMPARED = COLUMNS[2:6]
 # More curves than these hide each other.
 DRAWN: tuple[str, ...] = ("cosage", "aoi", "random", "dissimilarity", "cluster-oracle", "all")
-DRAWN_VARIANTS: tuple[str, ...] = ("cosage", "aoi", "piggyback", "30 asked", "17 in half precision")
+DRAWN_VARIANTS: tuple[str, ...] = ("cosage", "aoi", "piggyback", "30 asked")
 
 
 def cells(setting: str, data: Path | None, rounds: int) -> list[Cell]:

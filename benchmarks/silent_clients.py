@@ -22,7 +22,6 @@ _SETTINGS: dict[str, Scalar] = {
     "clients-per-round": 3,
     "round.deadline": 1.2,
     "round.question-deadline": 0.12,
-    "round.poll": 0.002,
     "report": False,
 }
 _ANSWER_SECONDS = 0.01

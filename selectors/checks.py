@@ -1,5 +1,7 @@
 """Checks of arguments that many rules share: errors name the argument, and what is allowed."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -28,6 +30,17 @@ def one_of(allowed: tuple[str, ...], **values: str) -> None:
     for name, value in values.items():
         if value not in allowed:
             raise ValueError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}")
+
+
+def check_target(gradients: NDArray[Any], target: NDArray[Any]) -> None:
+    """Refuse a target that is not finite or not like one row of the gradients."""
+    if gradients.ndim != 2:
+        raise ValueError(f"gradients: expected one row per sample, got shape {gradients.shape}")
+    if target.shape != gradients.shape[1:]:
+        width = gradients.shape[1]
+        raise ValueError(f"target: expected {width} values as in a row, got {target.shape}")
+    if not np.isfinite(target).all():
+        raise ValueError("target: expected finite values, got some that are not")
 
 
 def finite_rows(values: ArrayLike, name: str = "updates") -> NDArray[np.float64]:

@@ -170,7 +170,6 @@ def _plan(config: RunConfig, frozen: str) -> LoopPlan:
         evaluate_every=config.evaluate_every,
         min_replies=config.round.min_replies,
         give_up_after=config.round.give_up_after,
-        roll_back_after=config.round.roll_back_after,
         late_counts=config[Aggregation].late,
         title=run_title(config),
         config=config.flat(),
@@ -218,13 +217,12 @@ def _check_target(target: float, metric: Metric) -> None:
 
 def _post(grid: Grid, federation: Federation, config: RunConfig) -> Post:
     if is_remote(grid):
-        grid = SideBySide(grid, wait=config.round.poll)
+        grid = SideBySide(grid)
     return Post(
         grid,
         federation,
         deadline=config.round.longest,
         learns_deadline=config.round.deadline == AUTO,
-        poll=config.round.poll,
         buffer=config[Aggregation].buffer,
     )
 

@@ -26,6 +26,7 @@ from .callbacks.base import Callback
 from .exchange import Exchange
 from .post import Post
 from .retries import (
+    ROLL_BACK_AFTER,
     AllRefused,
     Interrupted,
     LoopPlan,
@@ -187,7 +188,7 @@ class Loop:
         self.take_snapshot(anew=True)
         _log.warning(
             "round %d failed %d times with every reply set aside: the run goes back to round %d",
-            *(failed, self.plan.roll_back_after, self.round),
+            *(failed, ROLL_BACK_AFTER, self.round),
         )
         self.federation.note(RolledBack(round=failed, to=self.round, reason=reason))
         for callback in self.callbacks:

@@ -15,6 +15,7 @@ from .exchange import Exchange
 
 _log = logging.getLogger("forager")
 _PAUSE = 2.0  # seconds before a round is tried again
+ROLL_BACK_AFTER = 3  # failures of a round, with every reply set aside
 _REFUSED = 5  # rounds in a row of which no reply could be used
 _REMEDY = (
     "If this holds for all clients, training diverges: lower learning-rate, or scale the inputs "
@@ -48,9 +49,6 @@ class LoopPlan:
     evaluate_every: int = 1  # rounds between two evaluations; the last is always evaluated
     min_replies: int = 1  # a round with fewer is tried again
     give_up_after: float = 600.0  # seconds without a successful round that end the run
-    # Failures of a round, with every reply set aside, after which the run goes back to an earlier
-    # state; 0 for never.
-    roll_back_after: int = 3
     late_counts: bool = False  # replies that come after their round are aggregated in the next
     title: str = ""  # in the log; the layers by default
     config: dict[str, Any] = field(default_factory=dict)  # to refuse resuming another run
@@ -78,7 +76,7 @@ class Patience:
     @property
     def asks_for_earlier_state(self) -> bool:
         """Whether what was accepted before may be at fault."""
-        return 0 < self._plan.roll_back_after <= self._refused
+        return self._refused >= ROLL_BACK_AFTER
 
     def wait(self, server_round: int, failure: RoundFailed) -> None:
         """Wait before the next try; :class:`RunFailed` if there is to be none."""

@@ -127,7 +127,7 @@ class ChosenCoreset(ClientHook):
         """Look at all labels once more; return those trusted now, and what to remember."""
         labels = row.data.y.numpy()
         before, trained = (kept[k] for k in ("trust", "trained")) if kept else (None, labels < 0)
-        trust = remembered(before, evidence, trained, self.settings.memory)
+        trust = remembered(before, evidence, trained)
         fewest = -(-self._budget(row) // _FEWEST)
         weights = chances(trust, labels, goals.get("standards"), at_least=fewest)
         pool = np.flatnonzero(weights)
@@ -152,7 +152,6 @@ class ChosenCoreset(ClientHook):
             rng=_rng(row, row.round),
             settings=RuleSettings(
                 ridge=settings.ridge,
-                step=settings.step,
                 residual=settings.residual,
                 equal=self.method.equal_of(settings),
             ),

@@ -10,6 +10,7 @@ from ...core.wire.keys import PAYLOAD, SPARSE
 from ...core.wire.records import filled
 from ..batch import ClientBatch
 from .base import ClientHook
+from .sparse_uplink import add_residuals
 
 _SECTION = "rounding-error"
 
@@ -24,11 +25,10 @@ class Int8Update(ClientHook):
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
         """Encode the changes."""
+        changes = outcomes.changes(batch.models)
+        add_residuals(batch, changes, _SECTION)
         payloads = []
-        for row, change in zip(batch.rows, outcomes.changes(batch.models), strict=True):
-            lost = row.state.get(_SECTION)
-            if lost is not None and lost.size == change.size:
-                change = change + lost
+        for row, change in zip(batch.rows, changes, strict=True):
             sizes = [a.size for a in row.model.values() if a.dtype.kind == "f"]
             rng = np.random.default_rng([batch_seed(row.config.seed, row.key, row.round), 8])
             data, said = int8.encode(change, sizes, rng)

@@ -29,7 +29,10 @@ class SparseUpdate(ClientHook):
             return outcomes
         changes = outcomes.changes(batch.models)
         k = max(1, round(float(batch.told[DENSITY]) * changes.shape[1]))
-        left = _with_residuals(batch, changes) if self.error_feedback else None
+        left = None
+        if self.error_feedback:
+            add_residuals(batch, changes, _SECTION)
+            left = changes.copy()
         payloads = sparse.encode_rows(changes, k, str(batch.told[VALUES]), left)
         if left is not None:
             for row, residual in zip(batch.rows, left, strict=True):
@@ -45,10 +48,9 @@ class ForgetfulUpdate(SparseUpdate):
     error_feedback = False
 
 
-def _with_residuals(batch: ClientBatch, changes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Add what was left out before to the changes; return a copy."""
+def add_residuals(batch: ClientBatch, changes: NDArray[np.float32], section: str) -> None:
+    """Add to the changes what each client did not send before, kept in a section of its state."""
     for row, change in zip(batch.rows, changes, strict=True):
-        residual = row.state.get(_SECTION)
+        residual = row.state.get(section)
         if residual is not None and residual.size == change.size:
             change += residual
-    return changes.copy()

@@ -8,6 +8,7 @@ from .run_config import Scalar
 _NOW = {
     "tensorboard": "use callbacks = 'tensorboard'",
     "top-k.error-feedback": "use uplink = 'top-k', or 'top-k-plain' without it",
+    "top-k.values": "use uplink = 'compact' for half precision",
     "coreset.rule": "use data-selector = 'gcfl', 'trusted', 'gradmatch' or 'nearest'",
     "aggregation.beta-1": "it is aggregation.momentum now",
     "data.workers": "set workers in the class of your task",
@@ -28,6 +29,8 @@ _FIXED: dict[str, Scalar] = {
     **{"cfl.longest-norm": 0.5, "cfl.cross-similarity": 0.35, "flexcfl.pretrain-steps": 50},
     **{"fl-hc.distance": 0.5, "ios.ema": 0.8, "ios.per-layer": False, "ios.hashes": 128},
     **{"ios.bands": 32, "data.synthetic-alpha": 1.0, "data.synthetic-beta": 1.0},
+    **{"round.poll": 0.2, "round.roll-back-after": 3, "groups.strength": 0.5, "sce.alpha": 0.1},
+    **{"fedcor.warm-up": 10, "coreset.step": 1, "coreset.memory": 0.3, "top-k.values": "float32"},
     **{"corruption.severity": 5, "corruption.kinds": "all", "optimiser.precision": "float32"},
 }
 # Of methods and presets; accepted for one version. What had a paper's name and was not the paper's

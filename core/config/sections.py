@@ -48,15 +48,9 @@ class RoundSettings(Settings):
         "asked where failures are likely",
     )
     give_up_after: NonNegative = key(600.0, "seconds without a successful round that end the run")
-    roll_back_after: Count = key(
-        3,
-        "failures of a round, with every reply set aside, after which the run goes back to "
-        "the previous checkpoint; 0 means never",
-    )
     question_deadline: Positive = key(
         60.0, "seconds that a client has to answer a question before training"
     )
-    poll: Positive = key(0.2, "seconds between checks for replies")
 
     @property
     def longest(self) -> float:
@@ -176,9 +170,6 @@ class GroupsSettings(Settings):
         "none", "how the data of the groups differ"
     )
     count: AtLeastOne = key(2, "number of groups, also for partition class-groups")
-    strength: NonNegative = key(
-        0.5, "how far affine-shift stretches and moves the inputs of a group"
-    )
 
 
 class CorruptionSettings(Settings):

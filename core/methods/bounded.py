@@ -1,6 +1,6 @@
 """Losses that tolerate wrong labels: generalised and symmetric cross-entropy."""
 
-from .base import Method, NonNegative, Settings, SomeShare, key
+from .base import Method, Settings, SomeShare, key
 
 
 class GceSettings(Settings):
@@ -8,13 +8,6 @@ class GceSettings(Settings):
 
     section = "gce"
     q: SomeShare = key(0.7, "near 0 it is cross-entropy, at 1 the mean absolute error")
-
-
-class SceSettings(Settings):
-    """The symmetric cross-entropy."""
-
-    section = "sce"
-    alpha: NonNegative = key(0.1, "weight of the cross-entropy, beside 1 for the reverse one")
 
 
 METHODS = (
@@ -33,7 +26,6 @@ METHODS = (
         name="sce",
         about="symmetric cross-entropy: adds the reverse one, for wrong labels",
         paper="Wang et al., 2019: Symmetric Cross Entropy for Robust Learning with Noisy Labels",
-        settings=(SceSettings,),
         core="core.learning.objectives.bounded:Sce",
         needs=("classes",),
     ),

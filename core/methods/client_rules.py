@@ -3,15 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .base import AtLeastOne, Configured, Settings, key
+from .base import Configured
 from .selector import Selector, Summary
-
-
-class FedCorSettings(Settings):
-    """FedCor's Gaussian process."""
-
-    section = "fedcor"
-    warm_up: AtLeastOne = key(10, "first rounds, at random, in which all clients report their loss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +36,8 @@ METHODS = (
         name="fedcor",
         about="clients expected to lower all losses most, by a Gaussian process",
         paper="Tang et al., 2022: FedCor, Correlation-Based Active Client Selection",
-        settings=(FedCorSettings, Summary),
-        reads=("warm-up", "mode", "ask-at-most"),
+        settings=(Summary,),
+        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.fedcor:FedCor",
         sends=("loss",),
     ),

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from .base import AtLeastOne, BelowOne, Configured, Method, NonNegative, Positive, Settings, key
+from .base import AtLeastOne, Configured, Method, NonNegative, Positive, Settings, key
 
 GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
-TRUST_KEYS = ("budget", "every", "first-round", "target", "memory", *GUIDANCE_KEYS)
+TRUST_KEYS = ("budget", "every", "first-round", "target", *GUIDANCE_KEYS)
 MATCHING_KEYS = (
     *("budget", "every", "first-round", "target", "per-class", "class-budgets", "use-weights"),
-    *("residual", "ridge", "step", *GUIDANCE_KEYS),
+    *("residual", "ridge", *GUIDANCE_KEYS),
 )
 
 _COHORTS = ("auxo", "split-test", "ifca", "clove", "cfl", "flexcfl", "fl-hc", "similarity")
@@ -57,14 +57,8 @@ class CoresetSettings(Settings):
         "(b/|Y|; auto, with gcfl)",
     )
     ridge: NonNegative = key(0.5, "regularisation of the weights (lambda of eq. 5)")
-    step: AtLeastOne = key(1, "samples taken in each step of matching")
     use_weights: bool = key(
         False, "weight samples in training as the match does; else all count the same"
-    )
-    memory: BelowOne = key(
-        0.3,
-        "weight of earlier looks in the trust that trusted has in a label; 0 uses the last "
-        "look alone",
     )
     clip: Positive = key(
         1.0,

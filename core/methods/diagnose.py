@@ -1,18 +1,14 @@
 """What a run needs to be diagnosed by: all samples, and a word on how the model fits them."""
 
-from pydantic import Field
-
-from .base import Count, Method, NonNegative, Settings
+from .base import Count, Method, NonNegative, Settings, key
 
 
 class Diagnosis(Settings):
     """What a run with `data-selector = 'examined'` may spend; 0 means no limit."""
 
     section = "diagnose"
-    bytes: Count = Field(default=0, description="bytes, both ways, that the run may move")
-    seconds: NonNegative = Field(
-        default=0.0, description="seconds after which no further round begins"
-    )
+    bytes: Count = key(0, "bytes, both ways, that the run may move")
+    seconds: NonNegative = key(0.0, "seconds after which no further round begins")
 
 
 METHODS = (

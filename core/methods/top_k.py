@@ -1,7 +1,6 @@
 """Top-k: clients send only the largest changes of the model."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from .base import Configured, Method, Settings, SomeShare, key
 
@@ -11,20 +10,20 @@ class TopK(Settings):
 
     section = "top-k"
     density: SomeShare = key(0.1, "share of the entries that a client sends")
-    values: Literal["float32", "float16"] = key("float32", "type of the values sent")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopKMethod(Method):
-    """A sparse uplink, by the run's settings or by its own."""
+    """A sparse uplink, of the run's density or of its own."""
 
     axis: str = "uplink"
     settings: tuple[type[Settings], ...] = (TopK,)
-    own: TopK | None = None
+    density: float = 0.0
+    values: str = "float32"  # type of the values sent
 
-    def settings_in(self, config: Configured) -> TopK:
-        """Return how much is sent in a run, and as which type."""
-        return self.own or config[TopK]
+    def density_in(self, config: Configured) -> float:
+        """Return the share of the entries that is sent in a run."""
+        return self.density or config[TopK].density
 
 
 _TOP_K = TopKMethod(
@@ -55,6 +54,7 @@ METHODS = (
         about="as top-k, with the largest three tenths in half precision: more for the same bytes",
         presets={},
         settings=(),
-        own=TopK(density=0.3, values="float16"),
+        density=0.3,
+        values="float16",
     ),
 )

@@ -17,7 +17,6 @@ CONFIG_KEYS = {
     "group_count": "groups.count",
     "noise_rate": "corruption.rate",
     "noise_clients": "corruption.clients",
-    "group_strength": "groups.strength",
     "noise_removed": "corruption.removed",
     "hidden": "net.hidden",
     "projection": "moon.projection",

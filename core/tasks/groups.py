@@ -35,20 +35,21 @@ def label_permutation(
     return x, (y + group * classes // count) % classes
 
 
-def affine_shift(strength: float, x: Inputs, group: int) -> Inputs:
-    """Return the inputs of a group, ``(1 + s a) x + s b`` with its own normal a and b per feature.
+def affine_shift(
+    x: Inputs, y: Labels, group: int, count: int, classes: int
+) -> tuple[Inputs, Labels]:
+    """Return inputs ``(1 + a / 2) x + b / 2``, with a group's own normal a and b per feature.
 
     Reisizadeh et al., 2020.
     """
     rng = np.random.default_rng([group, *map(ord, "affine")])
     stretch, move = rng.normal(size=(2, *x.shape[1:]))
-    moved: Inputs = ((1 + strength * stretch) * x + strength * move).astype(x.dtype)
-    return moved
+    return ((1 + 0.5 * stretch) * x + 0.5 * move).astype(x.dtype), y
 
 
 GROUPS: dict[str, Callable[[Inputs, Labels, int, int, int], tuple[Inputs, Labels]]] = {
     "none": lambda x, y, *_: (x, y),
     "rotation": rotation,
     "label-permutation": label_permutation,
-    "affine-shift": lambda x, y, *_: (x, y),  # of inputs alone, by a strength
+    "affine-shift": affine_shift,
 }

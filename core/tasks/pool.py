@@ -17,7 +17,7 @@ from .datasets.device import load_device_data
 from .datasets.raw import input_range
 from .datasets.storage import cache_folder
 from .errors import TaskError, check_client, invalid
-from .groups import GROUPS, affine_shift, group_of
+from .groups import GROUPS, group_of
 from .noise import NOISES, NoiseSettings, Noisy, classes_after_noise
 from .noise.noisy import InputRange, untouched
 from .noise.random_labels import random_labels, wrong_clients
@@ -313,8 +313,6 @@ class PoolData:
         """Return samples as the client's planted group has them."""
         count, differ = self.spec.group_count, GROUPS[self.spec.group_kind]
         own, group = self._rows(x, indices), group_of(client, count)
-        if self.spec.group_kind == "affine-shift":
-            own = affine_shift(self.spec.group_strength, own, group)
         return differ(own, y[indices], group, count, self._classes_before_noise)
 
     def _rows(self, x: Inputs, indices: Indices) -> NDArray[Any]:

@@ -34,7 +34,6 @@ class TaskSpec:
     classes_per_client: int = 2  # of ``pathological``
     group_kind: str = "none"  # how the data of planted groups of clients differ
     group_count: int = 2  # those of ``class-groups`` included
-    group_strength: float = 0.5  # how far affine-shift goes
     noise_rate: float = 0.4  # share of a client's training samples that are affected
     noise_clients: float = 0.0  # share of the clients whose labels are all random
     noise_removed: float = 0.5  # share of the classes that open-set noise takes out of the task
@@ -64,7 +63,6 @@ _RULES: dict[str, _Rule] = {
     "shards_per_client": _COUNT,
     "classes_per_client": _COUNT,
     "group_count": _COUNT,
-    "group_strength": (lambda strength: strength >= 0, "a number from 0 on"),
     "noise_rate": (lambda rate: 0 <= rate <= 1, "a number in [0, 1]"),
     "noise_clients": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),
     "noise_removed": (lambda share: 0 <= share <= 1, "a number in [0, 1]"),

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 MEMORY = 0.8  # weight of earlier predictions
 DOUBTFUL = 0.1  # estimated share of wrong labels from which samples are weighed
-_UPPER = 2 / 3  # of a round's clients that must agree too seldom
+UPPER = 2 / 3  # of a round's clients that must agree too seldom
 _ROUNDS = 5  # whose median counts
 _FEWEST = 3  # clients per round
 _SHARPEST = 2.0
@@ -107,7 +107,7 @@ class LabelDoubt(Stateful):
     def hear(self, agreements: Sequence[float], clean_accuracy: float) -> bool:
         """Take in a round; return whether wrong labels have been found so far."""
         if len(agreements) >= _FEWEST and clean_accuracy >= _LEARNED:
-            estimate = 1 - float(np.quantile(agreements, _UPPER)) / clean_accuracy
+            estimate = 1 - float(np.quantile(agreements, UPPER)) / clean_accuracy
             self._estimates = [*self._estimates, estimate][-_ROUNDS:]
             self.found = self.found or (len(self._estimates) == _ROUNDS and self.wrong > DOUBTFUL)
         return self.found

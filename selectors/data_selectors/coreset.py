@@ -45,7 +45,6 @@ class RuleSettings:
     # ``projection``. The weights of ``projection`` are never negative.
     ridge: float = 0.5
     tolerance: float = 1e-4
-    step: int = 1
     nonnegative: bool = False
     residual: str = "mean"
     radius: float = 2.0  # of :func:`forager.selectors.data_selectors.medoids.crust`
@@ -147,7 +146,6 @@ class _Chooser:
             rule=self.rule,
             ridge=settings.ridge,
             tolerance=settings.tolerance,
-            step=settings.step,
             nonnegative=self.rule == "projection" or settings.nonnegative,
             residual=settings.residual,
         )

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import at_least, one_of
+from ..checks import at_least, check_target, one_of
 from ..client_selectors.base import lowest
 
 Floats = NDArray[np.float64]
@@ -173,12 +173,7 @@ def _checked_vectors(gradients: ArrayLike, target: ArrayLike) -> tuple[NDArray[A
     rows, goal = np.asarray(gradients), np.asarray(target, dtype=np.float64)
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64)
-    if rows.ndim != 2:
-        raise ValueError(f"gradients: expected one row per sample, got shape {rows.shape}")
-    if goal.shape != rows.shape[1:]:
-        raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
-    if not np.isfinite(goal).all():
-        raise ValueError("target: expected finite values, got some that are not")
+    check_target(rows, goal)
     return rows if rows.flags.f_contiguous else np.ascontiguousarray(rows), goal
 
 

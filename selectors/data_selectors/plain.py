@@ -5,7 +5,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import at_least
+from ..checks import at_least, check_target
 from ..client_selectors.base import lowest
 
 
@@ -24,12 +24,7 @@ def nearest(gradients: ArrayLike, target: ArrayLike, budget: int) -> NDArray[np.
     [1, 3]
     """
     rows, goal = np.asarray(gradients), np.asarray(target)
-    if rows.ndim != 2:
-        raise ValueError(f"gradients: expected one row per sample, got shape {rows.shape}")
-    if goal.shape != rows.shape[1:]:
-        raise ValueError(f"target: expected {rows.shape[1]} values as in a row, got {goal.shape}")
-    if not np.isfinite(goal).all():
-        raise ValueError("target: expected finite values, got some that are not")
+    check_target(rows, goal)
     at_least(0, budget=index(budget))
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = rows - goal

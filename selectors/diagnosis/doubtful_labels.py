@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data_selectors.confirmed_labels import UPPER
+
 LEARNED = 0.5  # accuracy on clean samples from which a model's opinion counts
 ROUNDS = 3  # of such models that are needed
 _LAST = 5  # that count
@@ -52,7 +54,7 @@ def doubts(
     if len(learned) < ROUNDS:
         return None
     right, agree = accuracies[learned], agreement[learned]
-    usual = np.nanquantile(agree, 2 / 3, axis=1)
+    usual = np.nanquantile(agree, UPPER, axis=1)
     wrong = max(0.0, float(np.median(1 - usual / right)))
     known = float(right[-1])
     chance = 2 * np.sqrt((1 - known) / known / max(1, clean_samples))

@@ -1,10 +1,13 @@
-"""How much more clients' labels differ than chance makes them, by one step of the output layer.
+"""How uneven a federation is: labels and quantity, by what is known of them.
 
-The gradient of the cross-entropy by the output layer's bias is the mean of ``p - y``. So after one
-step over n samples, over the learning rate, the bias shows a client's share of each class less what
-the model predicts (HiCS-FL, section 3.2). Samples that are drawn alike make shares vary with
-``p (1 - p) / n``; what clients vary beyond that is skew.
+Where counts are known, both are a number from 0 to 1. Where they are not, one step of the output
+layer shows how much more labels differ than by chance: the gradient of the cross-entropy by its
+bias is the mean of ``p - y``. So after one step over n samples, over the learning rate, the bias
+shows a client's share of each class less what the model predicts (HiCS-FL, section 3.2). Samples
+that are drawn alike make shares vary with ``p (1 - p) / n``; what clients vary beyond that is skew.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,13 +34,33 @@ def dispersion(shares: ArrayLike, samples: ArrayLike, variance: float) -> float:
     return float(np.median(np.asarray(samples) * squares) / variance)
 
 
-def gini(sizes: ArrayLike) -> float:
-    """Return how uneven sizes are: 0 if all are equal, 1 if one has everything.
+def label_skew(counts: Sequence[Sequence[float]]) -> float:
+    r"""Return how far the classes of clients are from those of all, 0 to 1.
 
-    >>> gini([5, 5, 5]), round(gini([0, 0, 0, 8]), 2)
+    .. math:: \frac{1}{2 K} \sum_k \sum_y |p_k(y) - p(y)|
+
+    This is the mean total variation distance; row k of ``counts`` holds client k's classes.
+
+    >>> label_skew([[5, 5], [3, 3]]), label_skew([[6, 0], [0, 6]])
+    (0.0, 0.5)
+    """
+    table = np.array([row for row in counts if any(row)], dtype=np.float64)
+    if not len(table):
+        return 0.0
+    shares, overall = table / table.sum(axis=1, keepdims=True), table.sum(axis=0) / table.sum()
+    return float(np.abs(shares - overall).sum(axis=1).mean() / 2)
+
+
+def quantity_skew(samples: ArrayLike) -> float:
+    r"""Return how unevenly samples are spread over clients: Gini's index, 0 (equal) to 1.
+
+    .. math:: \frac{\sum_i \sum_j |n_i - n_j|}{2 K \sum_i n_i}
+
+    >>> quantity_skew([7, 7, 7]), quantity_skew([0, 0, 0, 8])
     (0.0, 0.75)
     """
-    ordered = np.sort(np.asarray(sizes, dtype=np.float64))
-    count, total = len(ordered), ordered.sum()
-    ranks = 2 * np.arange(1, count + 1) - count - 1
-    return float(ranks @ ordered / (count * total)) if total else 0.0
+    sorted_up = np.sort(np.asarray(samples, dtype=np.float64))
+    total, count = sorted_up.sum(), sorted_up.size
+    if not total:
+        return 0.0
+    return float((2 * np.arange(1, count + 1) - count - 1) @ sorted_up / (count * total))

@@ -12,7 +12,7 @@ from ...core.tasks import Task
 from ...core.tasks.metric_text import label, written
 from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.wire.flower_private import is_simulation
-from ...selectors.similarities.skew import label_skew, quantity_skew
+from ...selectors.diagnosis.skew import label_skew, quantity_skew
 from ..loop import Loop
 from .base import Callback
 

@@ -46,14 +46,14 @@ class Contributions:
         self,
         table: Replies,
         keys: Sequence[str],
-        asked: Sequence[Assignment | None],
-        models: Sequence[Arrays | None],
+        asked: Sequence[Assignment],
+        models: Sequence[Arrays],
         norms: NDArray[np.float64],
     ) -> None:
         """Add rows that were accepted, with the models that their clients were sent."""
         self._clients += keys
-        self._cohorts += [None if each is None else each.cohort for each in asked]
-        self._bytes += [0 if each is None else each.bytes_up for each in asked]
+        self._cohorts += [each.cohort for each in asked]
+        self._bytes += [each.bytes_up for each in asked]
         self._samples += [float(count) for count in table.metrics[NUM_EXAMPLES]]
         self._norms += norms.tolist()
         self._coordinates += list(_coordinates(table, models))
@@ -87,9 +87,9 @@ class Contributions:
         return found
 
 
-def _coordinates(table: Replies, models: Sequence[Arrays | None]) -> NDArray[np.float64]:
+def _coordinates(table: Replies, models: Sequence[Arrays]) -> NDArray[np.float64]:
     """Return some coordinates of each update, a row per client: all of a small model."""
-    first = next(model for model in models if model is not None)
+    first = models[0]
     floats = {name: array for name, array in first.items() if array.dtype.kind == "f"}
     step = -(-sum(array.size for array in floats.values()) // MOST_COORDINATES)
     parts = []
@@ -98,6 +98,6 @@ def _coordinates(table: Replies, models: Sequence[Arrays | None]) -> NDArray[np.
         if all(model is first for model in models):
             before = first[name].ravel()[::step]
         else:
-            before = np.stack([(model or first)[name].ravel()[::step] for model in models])
+            before = np.stack([model[name].ravel()[::step] for model in models])
         parts.append(after.astype(np.float64) - before)
     return np.concatenate(parts, axis=1)

@@ -165,10 +165,9 @@ class QuarantineLayer(Layer):
             lighter = [min(count, heaviest) for count in sound.metrics[NUM_EXAMPLES]]
             sound.set_metric(NUM_EXAMPLES, lighter)
         if len(sound):
-            asked = self.federation.ledger.of(sound)
-            sent = [self._sent(assignment) for assignment in asked]
+            asked = [each for each in self.federation.ledger.of(sound) if each is not None]
+            models = [sent.arrays for each in asked if (sent := self._sent(each)) is not None]
             here = [row for row in range(len(table)) if row not in wrong and row not in outliers]
-            models = [None if model is None else model.arrays for model in sent]
             keys = self.federation.keys(sound.nodes)
             self.contributions.add(sound, keys, asked, models, norms[here])
         return sound

@@ -40,8 +40,7 @@ class SparseUplink(Layer):
         """Return the layer that a config describes."""
         method = methods("uplink")[config.uplink]
         assert isinstance(method, TopKMethod)
-        settings = method.settings_in(config)
-        return cls(inner, density=settings.density, values=settings.values)
+        return cls(inner, density=method.density_in(config), values=method.values)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

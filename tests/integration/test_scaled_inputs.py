@@ -53,7 +53,7 @@ def settings(table: Path, tmp_path: Path) -> dict[str, Any]:
 
 def test_a_run_that_diverges_learns_with_it(settings: dict[str, Any], table: Path) -> None:
     with pytest.raises(RunFailed, match=r"data\.scale = 'standard'"):
-        run_local({**settings, "round.roll-back-after": 0})
+        run_local(settings)
     done = run_local({**settings, "data.scale": "standard"})
     assert done.rounds[-1]["accuracy"] > 0.9
     kept = RunFolder(done.folder).read_config()

@@ -11,10 +11,10 @@ from scipy import stats
 from ...core.wire.keys import AS_IT_CAME
 from ...selectors.cohorts.evidence import Evidence as Directions
 from ...selectors.cohorts.separation import separation
+from ...selectors.diagnosis import skew
 from ...selectors.diagnosis.doubtful_labels import LEARNED, Doubts, doubts
 from ...selectors.diagnosis.drift import turned
 from ...selectors.diagnosis.learning_curve import rounds_to
-from ...selectors.diagnosis.skew import SKEWED, UNEVEN, dispersion, gini
 from ..report.formatting import data_size, duration
 from .evidence import Evidence
 
@@ -78,8 +78,8 @@ def label_skew(seen: Evidence) -> Finding:
     # With the squared error the bias moves by twice the residual, whose mean is common to all.
     numbers = 4 * loss / shares.shape[1] - float(np.sum(shares.mean(axis=0) ** 2))
     variance = 1 - 1 / shares.shape[1] if classes else max(numbers, 1e-9)
-    ratio = dispersion(shares, [samples[key] for key in heads], variance)
-    what, found = "labels" if classes else "targets", ratio > SKEWED
+    ratio = skew.dispersion(shares, [samples[key] for key in heads], variance)
+    what, found = "labels" if classes else "targets", ratio > skew.SKEWED
     text = f"{what} differ between clients {ratio:.1f} times as much as by chance"
     return Finding(text if found else f"none: {text}", found, ratio)
 
@@ -87,10 +87,10 @@ def label_skew(seen: Evidence) -> Finding:
 def quantity_skew(seen: Evidence) -> Finding:
     """Compare how many samples clients have."""
     sizes = seen.first("num-examples")
-    uneven = gini(list(sizes.values()))
+    uneven = skew.quantity_skew(list(sizes.values()))
     low, middle, high = np.quantile(list(sizes.values()), [0.1, 0.5, 0.9])
     text = f"most clients have {low:.0f} to {high:.0f} samples, half of them {middle:.0f} or more"
-    found = uneven > UNEVEN
+    found = uneven > skew.UNEVEN
     return Finding(text if found else f"none: {text}", found, uneven, sizes)
 
 

@@ -3,7 +3,6 @@
 import getpass
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.config import ConfigError
+from ...core.storage.files import write_atomically
 from ...docker.credentials import device_key
 from .env import PROJECT, environment
 
@@ -46,7 +46,7 @@ class Device:
         fresh, public = not (self.state / "key").exists(), self.state / f"{self.name}.pub"
         public.write_text(f"{device_key(self.state)} {self.name}\n", encoding="utf-8")
         if ca is not None and ca.absolute() != self.state / "ca.crt":
-            shutil.copyfile(ca, self.state / "ca.crt")
+            write_atomically(self.state / "ca.crt", ca.read_bytes())
         if fresh:
             print(
                 f"{self.name}: its key was made. Copy {public} to the server, and there:\n"
@@ -65,11 +65,11 @@ class Device:
             return f"--data {self.data}: there is no such file"
         part = _PART.fullmatch(self.partition)
         if self.partition and not (part and int(part[1]) <= int(part[2])):
-            return f"--partition {self.partition!r}: expected is a part and their number, as 2/3"
+            return f"--partition {self.partition!r}: expected PART/PARTS, such as 2/3"
         if ca is not None and (self.insecure or not ca.is_file()):
             return f"--ca {ca}: {'is not for --insecure' if self.insecure else 'no such file'}"
         if not self.insecure and ca is None and not (self.state / "ca.crt").exists():
-            return "--ca is needed at the first start: ca.crt of the server, which makes it"
+            return "--ca is needed at the first start: the ca.crt that `forager server` made"
         return ""
 
     def unit(self) -> str:

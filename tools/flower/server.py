@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ...core.config import ConfigError
+from ...core.storage.files import write_atomically
 from ...core.wire.versions import flower_version, nodes_speak
 from ...docker.credentials import authority, server_certificate
 from .env import PROGRAMS, PROJECT, environment
@@ -87,6 +88,6 @@ class Server:
         table = f'[superlink.{_NAME}]\naddress = "127.0.0.1:{self.control_port}"\n{trust}\n'
         if known is None:
             home.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{text}\n{table}" if text else table, encoding="utf-8")
+            write_atomically(file, (f"{text}\n{table}" if text else table).encode())
         elif known != tomllib.loads(table)["superlink"][_NAME]:
             print(f"{file} has another [superlink.{_NAME}]; for this server:\n{table}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ...core.log.events import ClassesSpread, Contributed
-from ...selectors.similarities.skew import label_skew, quantity_skew
+from ...selectors.diagnosis.skew import label_skew, quantity_skew
 from .formatting import data_size, percent
 from .history import History
 from .html_page import folded_table, text

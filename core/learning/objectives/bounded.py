@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...config import RunConfig
-from ...methods.bounded import GceSettings, SceSettings
+from ...methods.bounded import GceSettings
 from ...tasks.problems import Problem
 from .plain import Plain
 
@@ -71,8 +71,7 @@ class Sce(Plain):
     ``r = -A (1 - p)``, a multiple of the mean absolute error.
     """
 
-    def __init__(self, config: RunConfig) -> None:
-        self.alpha = config[SceSettings].alpha
+    alpha = 0.1  # of the paper's CIFAR-10
 
     def minimised(self, problem: Problem) -> Problem:
         """Return the problem with the symmetric loss."""

@@ -141,7 +141,7 @@ def test_matching_goes_by_what_it_calls_missing():
 
 
 def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
-    client = Client("trusted", coreset__memory=0.5)
+    client = Client("trusted")
     client.request(2, guided=True)
     before = client.state["coreset"]
     drawn = before["trained"]
@@ -155,11 +155,11 @@ def test_trust_is_remembered_and_what_was_trained_on_does_not_win_any():
     # The model has learnt all labels by heart, as far as one can tell by its bias and weights
     client.arrays = {name: 30 * array for name, array in client.arrays.items()}
     client.request(5, guided=True)
-    after, last = client.state["coreset"], Client("trusted", coreset__memory=0.0)
+    after, last = client.state["coreset"], Client("trusted")
     last.arrays = client.arrays
     last.request(5, guided=True)
     seen = last.state["coreset"]["trust"]
-    expected = 0.5 * before["trust"] + 0.5 * seen
+    expected = 0.3 * before["trust"] + 0.7 * seen
     np.testing.assert_allclose(after["trust"][:, ~drawn], expected[:, ~drawn], atol=1e-6)
     falls = np.minimum(expected, before["trust"])
     np.testing.assert_allclose(after["trust"][:, drawn], falls[:, drawn], atol=1e-6)

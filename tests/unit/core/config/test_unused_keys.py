@@ -77,9 +77,9 @@ def test_a_key_is_used_if_any_method_of_the_run_reads_it(preset: str) -> None:
 @pytest.mark.parametrize(
     ("given", "unused"),
     [
-        ({"data-selector": "crust", "coreset.step": 3}, ["coreset.step"]),
-        ({"data-selector": "gcfl", "coreset.step": 3}, []),
-        ({"data-selector": "trusted", "coreset.step": 3}, ["coreset.step"]),
+        ({"data-selector": "crust", "coreset.ridge": 3.0}, ["coreset.ridge"]),
+        ({"data-selector": "gcfl", "coreset.ridge": 3.0}, []),
+        ({"data-selector": "trusted", "coreset.ridge": 3.0}, ["coreset.ridge"]),
         ({"data-selector": "random", "coreset.target": "own"}, ["coreset.target"]),
         ({"data-selector": "trusted", "coreset.per-class": False}, ["coreset.per-class"]),
         ({"strategy": "split-test", "cohort.number": 5, "split-test.parts": 2}, ["cohort.number"]),

@@ -18,7 +18,7 @@ from forager.tools.engine import run_local
 from torch import nn
 
 SETTINGS = TrainSettings(2, 0, 4, 0.1, 0.9, 0.01)
-RULES = [Gce(read_config({"gce.q": 0.4})), Sce(read_config({"sce.alpha": 0.3}))]
+RULES = [Gce(read_config({"gce.q": 0.4})), Sce(read_config({}))]
 
 
 def by_definition(rule, outputs, targets):
@@ -28,7 +28,7 @@ def by_definition(rule, outputs, targets):
     if isinstance(rule, Gce):
         return (1 - (predicted * one_hot).sum(1) ** 0.4) / 0.4
     reverse = -(predicted * torch.where(one_hot > 0, 0.0, -4.0)).sum(1)
-    return 0.3 * -(one_hot * predicted.log()).sum(1) + reverse
+    return 0.1 * -(one_hot * predicted.log()).sum(1) + reverse
 
 
 @pytest.mark.parametrize("rule", RULES)

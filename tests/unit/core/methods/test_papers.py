@@ -34,7 +34,6 @@ STATED: dict[str, dict[str, Scalar]] = {
         "coreset.per-class": True,  # section 5.2
         "coreset.residual": "mean",
         "coreset.use-weights": False,  # section 5.3 omits them
-        "coreset.step": 1,
         "aggregation.learning-rate": 0.0,  # eta_g is 1
     },
     "ode": {

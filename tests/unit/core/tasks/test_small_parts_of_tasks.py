@@ -96,10 +96,11 @@ def test_label_permutation_of_groups():
 
 def test_affine_shift_of_groups():
     x = np.ones((2, 3), np.float32)
-    assert (
-        bool((affine_shift(0.0, x, 1) == x).all()),
-        bool((affine_shift(0.5, x, 1) == x).any()),
-    ) == (True, False)
+    y = np.zeros(2, np.int64)
+    (one, same), (other, _) = (affine_shift(x, y, group, 2, 1) for group in (0, 1))
+    assert same is y
+    assert not (one == x).any()
+    assert not (one == other).any()
 
 
 def test_label_of_metric_text():

@@ -71,7 +71,7 @@ def test_settings_reach_the_rules() -> None:
     rows, labels, targets = clients_data()
     for settings in (
         RuleSettings(ridge=50.0),
-        RuleSettings(step=4),
+        RuleSettings(ridge=4.0),
         RuleSettings(nonnegative=True),
     ):
         changed = choose_coreset("distance", rows, labels, 40, targets, settings=settings)

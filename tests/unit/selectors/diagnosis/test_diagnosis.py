@@ -5,7 +5,7 @@ import pytest
 from forager.selectors.diagnosis.doubtful_labels import doubts
 from forager.selectors.diagnosis.drift import turned
 from forager.selectors.diagnosis.learning_curve import rounds_to
-from forager.selectors.diagnosis.skew import SKEWED, dispersion, gini
+from forager.selectors.diagnosis.skew import SKEWED, dispersion, quantity_skew
 
 KEYS = [f"c{number}" for number in range(12)]
 
@@ -28,9 +28,9 @@ def test_a_constant_common_to_all_clients_does_not_count_as_skew() -> None:
     assert dispersion(shares + 5, [9] * 12, 1) == pytest.approx(dispersion(shares, [9] * 12, 1))
 
 
-def test_gini_of_one_client_and_of_no_samples() -> None:
-    assert gini([7]) == 0.0
-    assert gini([0, 0]) == 0.0
+def test_the_skew_of_quantity_of_one_client_and_of_no_samples() -> None:
+    assert quantity_skew([7]) == 0.0
+    assert quantity_skew([0, 0]) == 0.0
 
 
 def test_clients_that_stay_as_they_are_do_not_turn_however_noisy() -> None:

@@ -282,7 +282,6 @@ def test_the_noise_on_gradients_does_not_follow_from_the_seed() -> None:
     [
         ("coreset.residual", "median"),
         ("coreset.class-budgets", "half"),
-        ("coreset.memory", 1.0),
         ("coreset.noise-multiplier", -1.0),
         ("coreset.clip", 0.0),
     ],

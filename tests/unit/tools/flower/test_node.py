@@ -35,7 +35,7 @@ def ca(tmp_path: Path) -> Path:
         ({"partition": ""}, "give its samples by --data"),
         ({"data": Path("/nowhere/train.npz")}, "or a part of the task's data"),
         ({"data": Path("/nowhere/train.npz"), "partition": ""}, "there is no such file"),
-        ({"partition": "3/2"}, "--partition '3/2': expected is a part and their number, as 2/3"),
+        ({"partition": "3/2"}, "--partition '3/2': expected PART/PARTS, such as 2/3"),
         ({"insecure": False}, "--ca is needed at the first start"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
