@@ -95,7 +95,9 @@ class General(Settings):
     seed: Count = key(0, "the same seed gives the same clients and mini-batches")
     output_dir: str = key("runs", "where run folders go, as the ServerApp sees it")
     run_name: str = key("", "name of the run folder; the time by default")
-    resume_from: str = key("", "run folder or checkpoint file to resume from")
+    resume_from: str = key(
+        "", "run folder or checkpoint file to resume from; with a model file a new run begins"
+    )
     report: bool = key(True, "write report.html at the end")
     callbacks: str = key(
         "",
