@@ -86,6 +86,10 @@ class General(Settings):
         0.0, "share of the clients that test the model on their own data"
     )
     evaluate_every: AtLeastOne = key(1, "rounds between two evaluations")
+    leave_one_out: bool = key(
+        False,
+        "value each update by the server's loss without it (on its validation set)",
+    )
     local_epochs: AtLeastOne = key(1, "passes over a client's data per round")
     local_steps: Count = key(0, "mini-batches per round, instead of epochs; 0 uses local-epochs")
     batch_size: AtLeastOne = key(16, "samples per mini-batch")

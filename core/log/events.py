@@ -165,12 +165,13 @@ class Aggregated(Event, name="aggregated"):
 class Contributed(Event, name="contributed"):
     """Whose updates made the model of a round: one entry per client in each list."""
 
-    of_data = frozenset({"samples", "norms", "shares"})
+    of_data = frozenset({"samples", "norms", "shares", "values"})
     clients: list[str] = []
     bytes_up: list[Count] = []
     samples: Numbers = []
     norms: Numbers = []  # of its update
     shares: Numbers = []  # of the mean update, along it: all together are 1
+    values: Numbers = []  # loss of the mean on the server's data without it, minus that with it
 
 
 class Evaluated(Event, name="evaluated"):
