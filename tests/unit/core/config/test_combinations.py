@@ -29,7 +29,7 @@ ONLY_A_MODEL = {
     "uplink": {"dense", "int8", "top-k", "top-k-plain", "compact"},
     "weighting": {"examples", "uniform"},
     "serving": {"model", "best"},
-    "work": {"same", "by-speed"},
+    "work": {"same", "by-speed", "coreset-by-speed"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
