@@ -129,9 +129,8 @@ class ClientBatch:
     def data(self) -> list[Samples]:
         """What each client trains on: all that it holds, unless a hook chooses."""
         data = [held.train for held in self.holdings]
-        for key, samples in zip(self.keys, data, strict=True):
-            if not len(samples):
-                raise SayableError(f"client {key!r} has no training data")
+        if not all(map(len, data)):
+            raise SayableError("this client has no training data")
         return data
 
     @property

@@ -93,6 +93,8 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     check_memory(config, sum(array.nbytes for array in read_arrays(model).values()), grid)
     federation = _federation(config, task.metrics, run_config)
     federation.simulated = simulates(grid)
+    if federation.simulated:  # on a busy machine it may take minutes to start its clients
+        federation.identify_timeout = config.round.longest
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
     place, arrays = place_of(grid), first_arrays(config.resume_from, model)
     folder, state = _new_or_resumed(config, place)
@@ -138,9 +140,9 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     folder.write_config(config.flat() | set_and_where)
     _warn(config, run_config)
     _announce(loop, task, resumed=state is not None)
-    if state is None:
-        for line in note_data(federation, task, config.num_clients * federation.simulated):
-            _warn_once(f"data: {line}")
+    clients = config.num_clients * federation.simulated
+    for line in note_data(federation, task, clients, resumed=state is not None):
+        _warn_once(f"data: {line}")
     return folder, loop
 
 

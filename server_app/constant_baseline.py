@@ -40,14 +40,17 @@ def baseline(task: Task) -> Baseline | None:
     return Baseline(what=what, metrics={m.name: found[m.name] for m in known if m.name in found})
 
 
-def note_data(federation: Federation, task: Task, clients: int) -> list[str]:
+def note_data(federation: Federation, task: Task, clients: int, *, resumed: bool) -> list[str]:
     """Note names of clients and what of the data may mislead; 0 clients where they are devices."""
     try:
         names, found = task.client_names(clients), task.findings(clients)
     except TaskError:  # so many clients cannot share the data: whoever opens a client's says so
         names, found = [], task.findings(0)
+    federation.roster.names = {str(i): name for i, name in enumerate(names)}
+    if resumed:
+        return []
     if names:
-        federation.note(ClientNames(names={str(i): name for i, name in enumerate(names)}))
+        federation.note(ClientNames(names=federation.roster.names))
     if found:
         federation.note(DataChecked(findings=found))
     return found

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -65,14 +66,14 @@ class Exchange:
         self.errors += 1
         self.failed[client] = reason
 
-    def shortfall(self, received: int, needed: int) -> str:
+    def shortfall(self, received: int, needed: int, called: Callable[[str], str]) -> str:
         """Return why a round got too few replies."""
         text = f"{received} of {self.sent} clients answered, {needed} are needed"
         if self.failed:
             key, reason = next(iter(self.failed.items()))
-            text += f"; {len(self.failed)} failed, client {key}: {reason[:300]}"
+            text += f"; {len(self.failed)} failed, client {called(key)}: {reason[:300]}"
         if self.late:
-            text += f"; late: {', '.join(self.late[:10])}"
+            text += f"; late: {', '.join(map(called, self.late[:10]))}"
         return text
 
 
@@ -112,7 +113,7 @@ class Lessons:
                 _log.warning(
                     "%d rounds waited for client %s, %.0f s in the last one, %.0f s for half of "
                     "the clients: with round.over-commit = 0.1 they need not wait for the slowest",
-                    *(_OFTEN, client, longest, seconds.median),
+                    *(_OFTEN, self._federation.called(client), longest, seconds.median),
                 )
 
     def note(
@@ -126,7 +127,7 @@ class Lessons:
                 alike.setdefault(reason, []).append(client)
         for reason, clients in alike.items():
             others = f" and {len(clients) - 1} others" if clients[1:] else ""
-            told = (clients[0], others, exchange.kind, reason[:300])
+            told = (self._federation.called(clients[0]), others, exchange.kind, reason[:300])
             _log.warning("client %s%s failed at %s: %s", *told)
         self._federation.note(
             Exchanged(

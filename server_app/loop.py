@@ -226,7 +226,8 @@ class Loop:
         received = sum(map(len, kept))
         if received < self.plan.min_replies:
             assert self.train_exchange is not None
-            raise RoundFailed(self.train_exchange.shortfall(received, self.plan.min_replies))
+            least, called = self.plan.min_replies, self.federation.called
+            raise RoundFailed(self.train_exchange.shortfall(received, least, called))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(late, kept, tables)))
             self.federation.note(Aggregated(round=server_round, metrics=_train_metrics(metrics)))

@@ -77,7 +77,7 @@ def open_stream(row: ClientRow) -> Stream:
         return OwnStream(str(node["stream-source"]), shape, classes, velocity=speed, limit=limit)
     settings, data = config[StreamSettings], side.unscaled(row.context).train
     if not len(data):
-        raise SayableError(f"client {row.key!r} has no training data")
+        raise SayableError("this client has no training data")
     speed = settings.velocity * (len(data) if settings.velocity < 1 else 1)
     x, y = data.x.numpy(), data.y.numpy()
     return PartitionStream(

@@ -6,7 +6,7 @@ from flwr.app import ConfigRecord
 from ...core.learning.batches import batch_seed
 from ...core.learning.job import Outcomes
 from ...core.wire import int8
-from ...core.wire.keys import PAYLOAD, SPARSE
+from ...core.wire.keys import PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled
 from ..batch import ClientBatch
 from .base import ClientHook
@@ -24,7 +24,9 @@ class Int8Update(ClientHook):
     of_updates = True
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Encode the changes."""
+        """Encode the changes if the message asks for it."""
+        if VALUES not in batch.told:
+            return outcomes
         changes = outcomes.changes(batch.models)
         add_residuals(batch, changes, _SECTION)
         payloads = []

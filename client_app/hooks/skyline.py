@@ -19,5 +19,5 @@ class CleanOnly(PerClientHook):
             )
         clean = row.holdings.clean.nonzero().flatten().numpy()
         if not len(clean):
-            raise SayableError(f"client {row.key!r} has no clean sample to train on")
+            raise SayableError("this client has no clean sample to train on")
         train_on(row, clean, since=row.round, seconds=0.0)

@@ -24,11 +24,11 @@ class SparseUpdate(ClientHook):
     error_feedback = True
 
     def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Encode the changes, as densely as the message says."""
+        """Encode the changes, as densely as the message says; without that, send the model."""
         if DENSITY not in batch.told:
             return outcomes
         changes = outcomes.changes(batch.models)
-        k = max(1, round(float(batch.told[DENSITY]) * changes.shape[1]))
+        k = sparse.num_kept(float(batch.told[DENSITY]), changes.shape[1])
         left = None
         if self.error_feedback:
             add_residuals(batch, changes, _SECTION)

@@ -42,7 +42,7 @@ class StreamedData(ClientHook):
             if not len(device.store):
                 if len(batch) == 1:
                     row.close()  # it cannot train, but what it saw is not forgotten
-                raise SayableError(f"client {row.key!r}: nothing that arrived has been kept yet")
+                raise SayableError("nothing that arrived has been kept yet")
         pairs = [device.samples() for device in devices]
         batch.data = [samples for samples, _ in pairs]
         batch.weights = [weights for _, weights in pairs]

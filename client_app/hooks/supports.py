@@ -264,5 +264,5 @@ def last(batch: ClientBatch, section: str) -> list[dict[str, Any]]:
     """Return what clients remember of their last supports; an error if one has none."""
     for row in batch.rows:
         if section not in row.state:
-            raise SayableError(f"client {row.key!r} has not trained yet: it holds no support")
+            raise SayableError("this client has not trained yet: it holds no support")
     return [row.state[section] for row in batch.rows]

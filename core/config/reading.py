@@ -14,10 +14,16 @@ from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
 
 T = TypeVar("T")
 
+# What other programs call our keys
+_ELSEWHERE = {
+    **{"rounds": "num-server-rounds", "clients": "num-clients", "epochs": "local-epochs"},
+    **{"lr": "learning-rate", "alpha": "split.alpha", "data.owner": "data.user-column"},
+}
+
 
 def nearest(name: str, names: list[str]) -> str:
     """Return a hint naming the closest valid name, or nothing."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -111,7 +117,8 @@ def _unknown_keys(flat: Mapping[str, Scalar]) -> list[str]:
 
 def _hint(key: str, known: list[str]) -> str:
     now = what_now(key)
-    return f"; {now}" if now else nearest(key, known)
+    near = nearest(_ELSEWHERE.get(key, key), known)
+    return f"; {now}" if now else near or "; forager keys lists all keys"
 
 
 def _nest(flat: Mapping[str, Scalar]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class DataFacts:
     x: Any  # training inputs, as read
     targets: NDArray[Any]
     kind: str
+    columns: Sequence[str] = ()  # names of the inputs, where they have some
     kind_chosen: bool = True  # by the user or the data, not by the type of the targets
     scaled: bool = False  # before training
     test_size: int = 0  # samples that the server tests on
@@ -77,15 +78,16 @@ def _columns(facts: DataFacts) -> list[str]:
     varying = np.flatnonzero(spread > 1e-9 * np.maximum(size, 1e-9))
     if not len(varying):
         return []
+    names = [f"'{name}'" for name in facts.columns] or list(map(str, range(len(size))))
     wide, narrow = varying[spread[varying].argmax()], varying[spread[varying].argmin()]
     ratio = spread[wide] / spread[narrow]
     if ratio > _UNEQUAL:
-        told = f"varies {ratio:,.0f} times as much as column {narrow}"
+        told = f"varies {ratio:,.0f} times as much as column {names[narrow]}"
     elif size.max() > _UNEQUAL:
         wide, told = size.argmax(), f"has values up to {size.max():,.0f}"
     else:
         return []
-    return [f"input column {wide} {told}; set data.scale = 'standard'"]
+    return [f"input column {names[wide]} {told}; set data.scale = 'standard'"]
 
 
 def _merged_owners(facts: DataFacts) -> str:

@@ -172,6 +172,7 @@ class PoolData:
                 x=raw.x_train,
                 targets=raw.y_train,
                 kind=problem.kind,
+                columns=raw.columns,
                 kind_chosen=spec.kind != "auto" or self.own is not None or not own_data,
                 scaled=spec.scale != "none",
                 test_size=len(self._test_pool[1]),

@@ -36,13 +36,17 @@ def encode(update: Floats, sizes: Sequence[int], rng: np.random.Generator) -> tu
     return data, decode(data, sizes)
 
 
+def num_bytes(sizes: Sequence[int]) -> int:
+    """Return the length of a message for arrays of these sizes."""
+    return _CHECKSUM + sum(4 + (size if size > 1 else 0) for size in sizes if size)
+
+
 def decode(data: bytes, sizes: Sequence[int]) -> Floats:
     """Return the update that bytes stand for; :class:`MalformedUpdate` if they do not."""
     sizes = [size for size in sizes if size]
     body, long = data[_CHECKSUM:], np.not_equal(sizes, 1)
-    expected = 4 * len(sizes) + int(np.sum(sizes, where=long))
-    if len(body) != expected:
-        raise MalformedUpdate(f"{len(body)} bytes where {expected} are expected")
+    if len(data) != num_bytes(sizes):
+        raise MalformedUpdate(f"{len(data)} bytes where {num_bytes(sizes)} are expected")
     if zlib.crc32(body).to_bytes(_CHECKSUM, "little") != data[:_CHECKSUM]:
         raise MalformedUpdate("the checksum is wrong")
     scales = np.frombuffer(body[: 4 * len(sizes)], "<f4")

@@ -5,6 +5,7 @@ The layout of a message is described in :mod:`forager.core.wire.subsets`, which 
 
 import operator
 from collections.abc import Sequence
+from math import ceil, log2
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .subsets import (
     MAX_SIZE,
+    OVERHEAD,
     Content,
     Indices,
     Message,
@@ -35,6 +37,19 @@ _DTYPE_OF: dict[int, np.dtype[Any]] = {
 _SIGN_CLEARED = np.uint32(0x7FFFFFFF)
 _NAN = np.uint32(0x7F800001)
 _NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
+
+
+def num_kept(density: float, size: int) -> int:
+    """Return how many entries of an update a share of them is."""
+    return max(1, round(density * size))
+
+
+def most_bytes(size: int, k: int, values: str = "float32") -> int:
+    """Return an upper bound on the length of a message, wherever the largest entries are."""
+    coded, width = min(k, size - k), _DTYPE_OF[_CONTENT_OF[values]].itemsize
+    bits = coded * (log2(size / coded) + 3.1) if coded else 0
+    # A byte for each block of positions, and two strings of bits that end in whole bytes
+    return OVERHEAD + k * width + ceil(bits / 8 + coded / 256 + 3)
 
 
 def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:

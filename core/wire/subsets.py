@@ -29,6 +29,7 @@ T = TypeVar("T")
 MAX_SIZE = 2**31 - 1  # positions that a set may be drawn from
 _ENVELOPE = Envelope("message", b"FRGR", 1, "BII")
 _FORM = struct.Struct("<BI")
+OVERHEAD = len(_ENVELOPE.seal((0, 0, 0))) + _FORM.size  # bytes besides values and coded positions
 
 
 class Content(IntEnum):

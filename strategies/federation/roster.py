@@ -58,6 +58,7 @@ class Roster:
         self._silent: dict[int, tuple[float, float]] = {}  # no answer: ask again when, after a wait
         self._tags: dict[int, frozenset[str]] = {}  # of those that have said them
         self._holders: dict[str, int] = {}  # whose name it is
+        self.names: dict[str, str] = {}  # the owners of clients' data, by key
         self._owners: dict[str, int] = {}  # who was registered by it
         self._claims: dict[int, str] = {}  # names that nodes claim but others hold
         self._connected: Collection[int] = frozenset()
@@ -67,6 +68,10 @@ class Roster:
         self._order: tuple[list[int], list[int]] = ([], [])  # the last view, and sorted
         self._order_keys: list[str] | None = None  # the keys of that
         self.doubles: list[tuple[int, str]] = []  # nodes that claim a name that is taken, to report
+
+    def called(self, key: str) -> str:
+        """Return what lines for people call a client: its owner, where the data say."""
+        return self.names.get(key, key)
 
     def key(self, node_id: int) -> str:
         """Return the key of a node."""
@@ -167,8 +172,8 @@ class Roster:
 
     def _refuse(self, node: int, key: str) -> None:
         self.doubles.append((node, key))
-        told = (self.key(node), key)
-        _log.warning("client %s claims the name %s, which is another's: it is not called so", *told)
+        text = "client %s claims the name %s, which belongs to another client: refused"
+        _log.warning(text, self.called(self.key(node)), key)
 
     def _register(self, node: NodeInfo) -> None:
         """Let a node have the name that it was registered by, whoever calls itself so."""
@@ -273,7 +278,8 @@ class Roster:
             tags = []
         self._tags[node] = frozenset(tags)
         if isinstance(note, str) and note:
-            _log.warning("client %s: %s", self.key(node), shorten(note, _LONGEST_NOTE))
+            name = self.called(self.key(node))
+            _log.warning("client %s: %s", name, shorten(note, _LONGEST_NOTE))
 
     def _say_who_has_no_mod(self, questions: Sequence[Message], arrived: Sequence[Message]) -> None:
         """Name those whose app answered for itself: it takes no questions."""
@@ -285,7 +291,7 @@ class Roster:
                 node = nodes.get(reply.metadata.reply_to_message_id)
                 if node is not None:
                     self._answers[node] = frozenset()
-                    without.append(self.key(node))
+                    without.append(self.called(self.key(node)))
         if without:
             _log.warning(
                 "client %s has no forager.client_mod, or it failed: it is asked nothing, and "
@@ -298,7 +304,8 @@ class Roster:
         others: dict[str, list[str]] = {}
         for reply in replies:
             differs = differences(_claimed(reply).get(VERSIONS))
-            others.setdefault(differs, []).append(self.key(reply.metadata.src_node_id))
+            name = self.called(self.key(reply.metadata.src_node_id))
+            others.setdefault(differs, []).append(name)
         others.pop("", None)
         for differs, keys in others.items():
             _log.warning(

@@ -1,5 +1,6 @@
 """Clients send the k largest changes; the strategies inside get dense arrays."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,14 +14,15 @@ from ...core.config import RunConfig
 from ...core.log.events import SparseUplinkUsed
 from ...core.methods.catalogue import methods
 from ...core.methods.top_k import TopKMethod
-from ...core.wire import int8
-from ...core.wire.arrays import from_record, record_bytes
+from ...core.wire import int8, sparse
+from ...core.wire.arrays import from_record, record_bytes, value_bytes
 from ...core.wire.keys import ARRAYS, DENSITY, SPARSE, VALUES
 from ...core.wire.replies import Replies
 from ...core.wire.schemas import BadReply, SparseTold
-from ...core.wire.sparse import MalformedUpdate, decode_rows
 from ..federation.ledger import Assignment
 from .base import Layer, Outcome
+
+_log = logging.getLogger("forager")
 
 Floats = NDArray[Any]
 Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes of arrays
@@ -45,10 +47,24 @@ class SparseUplink(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Set how much clients send."""
-        config[DENSITY] = self.density
-        config[VALUES] = self.values
+        """Set how much clients send, unless whole models are smaller."""
+        sizes = [a.size for a in from_record(arrays).values() if a.dtype.kind == "f"]
+        asked = self.asked
+        if self.most_bytes(sizes) + sum(map(value_bytes, asked.values())) < record_bytes(arrays):
+            config.update(asked)
+        elif server_round == 1:
+            _log.info("clients send whole models: the model is too small for a shorter uplink")
         return super().configure_train(server_round, arrays, config, grid)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What each message says about the reply."""
+        return {DENSITY: self.density, VALUES: self.values}
+
+    def most_bytes(self, sizes: Sequence[int]) -> int:
+        """Return what an update of arrays of these sizes takes at most."""
+        size = sum(sizes)
+        return sparse.most_bytes(size, sparse.num_kept(self.density, size), self.values)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
@@ -102,7 +118,7 @@ class SparseUplink(Layer):
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
         """Return the updates that messages hold, one row each."""
-        return decode_rows(payloads, sum(sizes))
+        return sparse.decode_rows(payloads, sum(sizes))
 
     @staticmethod
     def _model(assignment: Assignment | None, models: dict[int, "_FlatModel"]) -> "_FlatModel":
@@ -122,12 +138,14 @@ class Int8Uplink(SparseUplink):
         """Return the layer that a config describes."""
         return cls(inner)
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        """Say how clients send their updates."""
-        config[VALUES] = "int8"
-        return Layer.configure_train(self, server_round, arrays, config, grid)
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What each message says about the reply."""
+        return {VALUES: "int8"}
+
+    def most_bytes(self, sizes: Sequence[int]) -> int:
+        """Return what an update of arrays of these sizes takes."""
+        return int8.num_bytes(sizes)
 
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
@@ -146,12 +164,12 @@ def _plus(
     try:
         changes = decode([payloads[row] for row in sent], like.sizes)
         return np.stack([model.flat for model in sent.values()]) + changes, wrong
-    except MalformedUpdate:  # somebody's: whose, the messages say one by one
+    except sparse.MalformedUpdate:  # somebody's: whose, the messages say one by one
         rows = []
         for row, model in sent.items():
             try:
                 rows.append(model.flat + decode([payloads[row]], like.sizes)[0])
-            except MalformedUpdate as error:
+            except sparse.MalformedUpdate as error:
                 wrong[row] = f"malformed update: {error}"
         return np.array(rows), wrong
 

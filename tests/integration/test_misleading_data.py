@@ -68,11 +68,19 @@ def test_a_run_says_what_it_found_and_whose_data_are_whose(
     (names,) = events(result, "client-names")
     assert names["names"] == {"0": "clinic-a", "1": "clinic-b", "2": "clinic-c"}
     (found,) = events(result, "data-checked")
-    assert any("set data.scale = 'standard'" in line for line in found["findings"])
+    assert any(
+        "column 'income' " in line and "set data.scale = 'standard'" in line
+        for line in found["findings"]
+    )
     assert any("1 of 3 clients test on one row" in line for line in found["findings"])
     assert [line for line in said if line.startswith("data: ")] == [
         f"data: {line}" for line in found["findings"]
     ]
+
+
+def test_log_lines_name_the_owners(clinics: dict[str, Any], said: list[str]) -> None:
+    run_local({**clinics, "clients.allowed": "0,1"})
+    assert any(line.startswith("left out: 1 of 3 clients, clinic-c (") for line in said)
 
 
 def test_a_metric_of_another_kind_of_problem_is_refused(clinics: dict[str, Any]) -> None:

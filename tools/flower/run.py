@@ -194,8 +194,8 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     goal = " --goal clients" if own else ""  # what the run was judged by
     lines = {
         f"{program} report{which} --open": "open the report of this run",
-        f"{program} demo {demo}": "see the method where it helps most",
-        run_command(same, f"{program} compare {strategy} {other}{goal}"): "more than chance?",
+        f"{program} demo {demo}": "a method on data where it helps, and its baseline",
+        run_command(same, f"{program} compare {strategy} {other}{goal}"): "or is it chance?",
     }
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())

@@ -100,7 +100,7 @@ def other_data(history: History) -> list[tuple[str, str]]:
     where = "on the server's test data" if own else "on clients' own data"
     pairs = [
         (f"also {whose(history)}", ", ".join(also)),
-        ("worst tenth", f"{worst} of clients, on their own data" if worst else ""),
+        ("worst tenth of clients", f"{worst} on their own data" if worst else ""),
         (where, ", ".join(others)),
     ]
     return [(name, value) for name, value in pairs if value]
@@ -232,7 +232,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
     on, testing = whose(history), history.total("bytes-test")
     waited = history.total("connect-seconds")
     starting = f", {duration(waited)} for clients to start" if waited >= 1 else ""
-    choosing = f"in {duration(history.total('select-seconds'))} of choosing"
+    choosing = f"of questions to clients, {duration(history.total('select-seconds'))} of choosing"
 
     def score(what: str, value: float | None, current: int) -> tuple[str, str, str]:
         where = f"{on} (round {current})" if known else ""
@@ -249,7 +249,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
         ("bytes selecting", data_size(history.total("bytes-select")), choosing),
         *([("bytes testing", f"{data_size(testing)}, not counted above", "")] if testing else []),
         ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}", ""),
-        ("times chosen", often if least < most else f"{most}, all alike", ""),
+        ("times chosen", often if least < most else f"{most} each", ""),
         ("failures", f"{failed} failed, {late} late", ""),
         ("quarantined", f"{quarantined}", ""),
         *([("privacy", privacy(history), "")] if history.delta is not None else []),

@@ -58,6 +58,7 @@ def load(spec: TaskSpec) -> RawData:
         columns.targets(test),
         user_train=users,
         user_test=user_test,
+        columns=tuple(columns.names),
     )
 
 
@@ -164,17 +165,17 @@ class _Columns:
         if unknown or not others:
             allowed = f"some of {', '.join(others)}, separated by commas"
             raise invalid("input_columns", spec.input_columns, allowed)
-        self._inputs = chosen or others
+        self.names = chosen or others
         splits = [data] if test is None else [data, test]
         self._labels = np.unique(np.concatenate([self._column(split) for split in splits]))
 
     def inputs(self, data: Dataset) -> NDArray[Any]:
         """Return the input columns: numbers side by side, or one column of images or lists."""
-        columns = [_values(data, name) for name in self._inputs]
+        columns = [_values(data, name) for name in self.names]
         if len(columns) == 1:
             column = columns[0]
             return column[:, None] if column.ndim == 1 else column
-        for name, column in zip(self._inputs, columns, strict=True):
+        for name, column in zip(self.names, columns, strict=True):
             if column.ndim != 1:
                 raise TaskError(
                     f"column {name!r} holds more than a number per sample; with several input "

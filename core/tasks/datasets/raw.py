@@ -30,6 +30,7 @@ class RawData:
     user_train: NDArray[Any] | None = None  # owner of every sample, where samples have one
     user_test: NDArray[Any] | None = None
     num_classes: int = 0  # 0 for the largest label plus one; in other problems, outputs of a model
+    columns: tuple[str, ...] = ()  # names of the inputs, where they have some
     problem: Problem | str = ""  # a kind of `core.tasks.problems`, or a user's own; empty: auto
 
     @property

@@ -115,7 +115,7 @@ def _reused(sweep: Sweep, result: Comparison) -> str:
     )
     text = f"reused: {plural(known, 'earlier run')} with the same settings, data and own code"
     if changed:
-        text += "; others were made before data or own code changed, and are not"
+        text += "; earlier runs on other data or code are not reused"
     return text
 
 

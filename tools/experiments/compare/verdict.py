@@ -33,9 +33,7 @@ def verdict(found: Document) -> list[str]:
         uplinks,
     ]
     if len(found.seeds) < FEW_SEEDS:
-        lines.append(
-            f"With {plural(len(found.seeds), 'seed')} chance remains unclear; use --seeds 5."
-        )
+        lines.append(f"{plural(len(found.seeds), 'seed')} cannot rule out chance; use --seeds 5.")
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found.strategies if f.failed]
     if failed:
         lines.append(f"Failed: {', '.join(failed)}; runs.jsonl has the reasons.")
@@ -55,7 +53,7 @@ def _recommendation(
     if against.verdict == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."
     if against.verdict == EQUAL:
-        return f"Run {baseline}: there is no difference from the best, {best.name} ({lead})."
+        return f"Run {baseline}: it is level with the best, {best.name} ({lead} apart)."
     return (
         f"Run {baseline}: {best.name} came out ahead by {lead}, but that may be chance. "
         "More seeds would decide."
@@ -132,13 +130,11 @@ def _selecting(known: Sequence[StrategyFinding]) -> str:
         f for f in known if f.costs["bytes for selecting"].mean >= 0.01 * f.costs["bytes"].mean
     ]
     if not costly:
-        return "Selecting costs less than a hundredth of the bytes with all of them."
+        return "Questions to clients take less than 1 % of the bytes with every strategy."
     costs = [(f.name, *f.selecting_a_round()) for f in costly]
     told = [f"{name} {data_size(size)} and {1e3 * time:.0f} ms" for name, size, time in costs]
-    rest = (
-        "" if len(costly) == len(known) else "; with the others less than a hundredth of the bytes"
-    )
-    return f"Selecting costs per round: {', '.join(told)}{rest}."
+    rest = "" if len(costly) == len(known) else "; the others take less than 1 % of their bytes"
+    return f"Questions to clients and choosing take per round: {', '.join(told)}{rest}."
 
 
 def _compressed(found: Sequence[StrategyFinding], baseline: str) -> str:

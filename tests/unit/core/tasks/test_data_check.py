@@ -38,6 +38,7 @@ def test_sound_data_are_not_talked_about() -> None:
             {"x": FLAT + np.array([0, 2000])},
             "input column 1 has values up to 2,00.; set data.scale",
         ),
+        ({"x": FLAT * [1, 5000], "columns": ["age", "dose"]}, "column 'dose' .* as column 'age'"),
         ({"test_size": 1}, "the server tests on one row"),
         ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where R2 and AUC"),
         ({"owners": 25, "client_tests": [3] * 10}, "25 owners share 10 clients; set num-clients"),

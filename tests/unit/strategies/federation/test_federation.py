@@ -13,6 +13,7 @@ from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import ARRAYS, CLIENT, CLIENT_KEY, CONFIG, IDENTIFY, METRICS, ROUND, RUN
 from forager.core.wire.replies import Replies, ReplyStream, Row, tables_in
 from forager.core.wire.requests import Requests
+from forager.server_app.exchange import Exchange
 from forager.server_app.post import Post
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
@@ -97,6 +98,19 @@ def test_only_those_allowed_take_part_and_the_others_are_named_once(said: list[s
     for _ in range(3):
         assert federation.keys(federation.nodes(grid)) == ["1", "2"]
     assert said == ["left out: 1 of 3 clients, thief (not in clients.allowed)"]
+
+
+def test_lines_for_people_name_the_owners_where_the_data_say_and_events_the_keys() -> None:
+    federation, notes = known(network())
+    node = federation.nodes(network())[0]
+    key = federation.key(node)
+    federation.roster.names = {key: "clinic-21"}
+    federation.set_aside(1, node, "nan")
+    assert federation.last_refusal == "client clinic-21: nan"
+    assert [event.client for event in notes.of(Quarantined)] == [key]
+    exchange = Exchange(kind="train", sent=2, failed={key: "raised"}, late=["7"])
+    text = exchange.shortfall(0, 1, federation.called)
+    assert text.endswith("1 failed, client clinic-21: raised; late: 7")
 
 
 def test_a_question_has_the_round_the_run_and_what_it_is_about() -> None:

@@ -21,7 +21,7 @@ def verdict(found: Comparison) -> list[str]:
 def test_no_difference_is_said_plainly_and_the_baseline_is_what_to_run() -> None:
     lines = verdict(comparison({"fedavg": seeds(0.8), "fedprox": seeds(0.801)}))
     assert lines[0] == (
-        "Run fedavg: there is no difference from the best, fedprox (0.1 points [0.1, 0.1])."
+        "Run fedavg: it is level with the best, fedprox (0.1 points [0.1, 0.1] apart)."
     )
     assert "At equal bytes, against fedprox: fedavg (-0.1) no difference." in lines
 
@@ -85,9 +85,7 @@ def test_the_lowest_error_wins() -> None:
 
 def test_errors_within_two_per_cent_are_no_difference() -> None:
     lines = verdict(comparison({"fedavg": errors(40.5), "fedyogi": errors(40.0)}, metric=MAE))
-    assert lines[0] == (
-        "Run fedavg: there is no difference from the best, fedyogi (0.5 [0.5, 0.5])."
-    )
+    assert lines[0] == ("Run fedavg: it is level with the best, fedyogi (0.5 [0.5, 0.5] apart).")
 
 
 def test_the_table_and_the_page_speak_of_the_metric() -> None:
@@ -110,7 +108,7 @@ def test_chance_is_not_taken_for_a_lead() -> None:
     assert document(found).recommended == "fedavg"
     one = verdict(comparison({"fedavg": seeds(0.7)[:1], "fedyogi": seeds(0.8)[:1]}))
     assert "may be chance" in one[0]
-    assert one[-1] == "With 1 seed chance remains unclear; use --seeds 5."
+    assert one[-1] == "1 seed cannot rule out chance; use --seeds 5."
 
 
 def test_equal_bytes_cut_the_costly_run_short() -> None:

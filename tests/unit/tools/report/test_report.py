@@ -284,7 +284,7 @@ def test_summary_table_is_short_and_plain(tmp_path: Path) -> None:
         == "95.0 % on the server's test data (round 10)"
     )
     assert table["bytes down"] == "40.0 kB to clients"
-    assert table["bytes selecting"].startswith("70.0 kB in ")
+    assert table["bytes selecting"].startswith("70.0 kB of questions to clients, ")
     assert table["clients chosen"].endswith(" of 20")
     assert table["failures"] == "2 failed, 2 late"
     assert table["quarantined"] == "0"

@@ -148,7 +148,7 @@ def test_where_clients_have_models_of_their_own_their_data_is_the_headline() -> 
     assert "On the server&#x27;s test data, which ask each model" in text
     told = dict(summary(history))
     assert told["final accuracy"] == "91.0 % on clients' own data (round 1)"
-    assert told["worst tenth"] == "70.0 % of clients, on their own data"
+    assert told["worst tenth of clients"] == "70.0 % on their own data"
     assert told["on the server's test data"] == "accuracy 27.0 %"
     one = History.from_events([cohorts(1, {"a": "0", "b": "0"}), *tested])
     assert last_and_best(one) == ((1, 0.27), (1, 0.27))

@@ -94,7 +94,7 @@ def test_watching_shows_the_metric_and_its_best() -> None:
     told = dict(view.lines(state, 0.0))
     assert told["MAE"].startswith("60 on the server's test data, best 41.24")
     assert told["also on the server's test data"] == "macro F1 50.0 %"
-    assert told["worst tenth"] == "120 of clients, on their own data"
+    assert told["worst tenth of clients"] == "120 on their own data"
 
 
 def test_a_run_may_be_judged_by_its_loss() -> None:

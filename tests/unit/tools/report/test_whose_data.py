@@ -31,7 +31,7 @@ def test_every_figure_says_whose_data_it_is_about() -> None:
     told = dict(summary(History.from_events(clinics("auxo"))))
     assert told["final MAE"] == "1.264 on clients' own data (round 1)"
     assert told["also on clients' own data"] == "R2 0.41"
-    assert told["worst tenth"] == "2.5 of clients, on their own data"
+    assert told["worst tenth of clients"] == "2.5 on their own data"
     assert told["on the server's test data"] == "MAE 1.9, R2 -0.58"
     one = dict(summary(History.from_events(clinics("none"))))
     assert one["final MAE"] == "1.9 on the server's test data (round 1)"
