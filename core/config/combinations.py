@@ -17,7 +17,7 @@ Found = list[Method]
 
 # With a buffer (FedBuff): those that need only the replies of a round, and have been tested.
 _WITH_BUFFER = {
-    "cohorts": ("none", "split-test", "ifca", "cfl"),
+    "cohorts": ("none", "split-test", "conflict-test", "ifca", "cfl"),
     "objective": ("sgd", "prox", "gce", "sce"),
     "privacy": ("none", "local-dp"),
 }

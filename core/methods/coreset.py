@@ -15,7 +15,10 @@ MATCHING_KEYS = (
     *("residual", "ridge", *GUIDANCE_KEYS),
 )
 
-_COHORTS = ("auxo", "split-test", "ifca", "clove", "cfl", "flexcfl", "fl-hc", "similarity")
+_COHORTS = (
+    *("auxo", "split-test", "conflict-test", "ifca", "clove", "cfl", "flexcfl", "fl-hc"),
+    "similarity",
+)
 _NOT_THEIRS = (
     "the server's samples are matched at each cohort's model, but mean something else than the "
     "data of a cohort that differs; use coreset.target = 'own'"

@@ -24,9 +24,9 @@ METHODS = (
 
 PRESETS = {
     "forager": {
-        "client-selector": "aoi",
+        "client-selector": "turns",
         "data-selector": "confirmed",
-        "cohorts": "split-test",
+        "cohorts": "conflict-test",
         "aggregator": "paced",
         "uplink": "compact",
         "downlink": "changes",

@@ -15,6 +15,7 @@ METHODS = (
     _rule("all", "all clients, every round", "plain:Everyone"),
     _rule("round-robin", "all clients in turn", "plain:RoundRobin"),
     _rule("aoi", "clients that have waited longest (age of information)", "age:OldestFirst"),
+    _rule("turns", "clients that have waited longest, in varying company", "age:ShuffledTurns"),
     Method(axis="data-selector", name="full", about="all of a client's data", default=True),
     Method(
         axis="cohorts",

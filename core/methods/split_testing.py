@@ -15,9 +15,9 @@ class SplitTestSettings(Settings):
         0, "participants per round that each part must keep; 0 means a tenth of the run's"
     )
 
-    def least_part(self, participants: int) -> int:
+    def least_part(self, participants: int, divisor: int = 10) -> int:
         """Return how many of a round's participants each part must keep."""
-        return self.min_participants or max(1, participants // 10)
+        return self.min_participants or max(1, participants // divisor)
 
 
 METHODS = (
@@ -29,6 +29,16 @@ METHODS = (
         settings=(SplitTestSettings,),
         core="selectors.cohorts.split_testing:SplitTest",
         rule="strategies.cohorts.split_testing:SplitTestRule",
+        releases=("who is in which cohort",),
+        requires={"similarity": SIMILARITIES},
+    ),
+    CohortMethod(
+        name="conflict-test",
+        about="as split-test, where groups differ by more than their labels",
+        after=f"{PAPER}; labels as in HiCS-FL (Chen and Vikalo, 2024)",
+        settings=(SplitTestSettings,),
+        core="selectors.cohorts.split_testing:SplitTest",
+        rule="strategies.cohorts.split_testing:ConflictTestRule",
         releases=("who is in which cohort",),
         requires={"similarity": SIMILARITIES},
     ),

@@ -2,7 +2,7 @@
 
 CosAge, section III: each client has an age that grows by 1 in every round in which it is not
 chosen; a *silent ratio* keeps the youngest out of the next rounds. Choosing the oldest is the
-baseline "AoI-based prioritization" of section IV.
+baseline "AoI-based prioritization" of section IV. Shuffled turns are ours.
 """
 
 import math
@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import shares
 from .base import Candidates, ClientSelector, Positions, lowest
+
+_SHUFFLE = 1.5  # rounds: who waited a round longer than another usually comes first
 
 
 def oldest(age: ArrayLike, count: int, rng: np.random.Generator | None = None) -> Positions:
@@ -93,3 +95,24 @@ class OldestFirst(ClientSelector):
     def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of the oldest, the oldest first."""
         return oldest(candidates.observed("age"), count, rng)
+
+
+class ShuffledTurns(ClientSelector):
+    """Turns by age in an order that varies: the highest ``age + U(0, 1.5)``.
+
+    Strict turns put the same clients together for ever, such as two halves that never meet. What
+    compares the participants of a round then never learns how the halves differ.
+
+    >>> rng, age, partners = np.random.default_rng(0), np.zeros(4, dtype=int), set()
+    >>> for _ in range(20):
+    ...     chosen = ShuffledTurns().select(Candidates(list("abcd"), {"age": age}), 2, rng)
+    ...     age = np.where(np.isin(np.arange(4), chosen), 0, age + 1)
+    ...     partners.add(tuple(sorted(chosen.tolist())))
+    >>> len(partners)
+    6
+    """
+
+    def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
+        """Return the positions of those that have waited longest, give or take a turn."""
+        ages = checked_ages(candidates.observed("age"))
+        return lowest(-(ages + rng.uniform(0.0, _SHUFFLE, ages.size)), count)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..diagnosis.skew import told_by_labels
 from .evidence import Evidence
 from .projection import unit_rows
 from .rewards import decayed, instant_reward, known_centre
@@ -36,6 +37,7 @@ _BETTER = 0.9  # of its own cohort's loss: what another must have for a client t
 _ASK_AGAIN = 2  # rounds; doubled every time
 _MOST_ASKED = 5  # times; then the best loss counts, however close
 _KNOWN = 1_000_000  # clients that are remembered
+_BY_LABELS = 0.5  # how far labels tell groups apart that may be nothing but labels
 
 
 @dataclass
@@ -107,6 +109,7 @@ class SplitTest:
         self._homes: dict[str, str] = {}  # the leaf of each client, the one placed last at the end
         self._fits: dict[str, tuple[float, int]] = {}  # reward there, and from how many rounds
         self._misfits: dict[str, Misfit] = {}
+        self._labels: dict[str, NDArray[np.float64]] = {}  # shifts of the output bias
 
     def leaves(self) -> list[str]:
         """Return the cohorts that train."""
@@ -215,6 +218,19 @@ class SplitTest:
         this.evidence.add([keys[row] for row in members], points[members], round)
         return self._judged(leaf, len(keys), population)
 
+    def hear_labels(self, keys: Sequence[str], shifts: Sequence[ArrayLike | None]) -> None:
+        """Learn how clients moved the output layer's bias, which shows what labels they have.
+
+        A cohort whose groups differ by that alone is not split from then on: one model can serve
+        them.
+        """
+        for key, shift in zip(keys, shifts, strict=True):
+            if shift is not None:
+                way = unit_rows(np.asarray(shift, dtype=np.float64)[None])[0]
+                self._labels[key] = (self._labels.get(key, way) + way) / 2
+        while len(self._labels) > _KNOWN:
+            del self._labels[next(iter(self._labels))]
+
     def observe_late(self, leaf: str, key: str, sketch: ArrayLike, round: int) -> None:
         """Take in what a participant of an earlier round did, whose update came after it.
 
@@ -282,7 +298,7 @@ class SplitTest:
         before = this.streak if groups.parts == this.parts else 0
         this.streak = before + looks if groups.clear(self.limit) else 0
         this.parts = groups.parts
-        reason = self._against(this, groups)
+        reason = self._against(this, groups) or self._by_labels(found.keys, groups)
         if reason:
             return SplitVerdict([], groups, reason)
         children = self.tree.split(leaf, groups.parts)
@@ -317,6 +333,16 @@ class SplitTest:
             return f"round {leaf.round} is not in {rule.first_round} to {rule.last_round or 'end'}"
         return ""
 
+    def _by_labels(self, keys: Sequence[str], groups: Separation) -> str:
+        """Return that labels alone make the groups, if they do."""
+        rows = [row for row, key in enumerate(keys) if key in self._labels]
+        if not rows:
+            return ""
+        shifts = [self._labels[keys[row]] for row in rows]
+        told = told_by_labels(shifts, groups.labels[rows])
+        alike = f"labels alone tell {groups.parts} parts apart: one model can serve them"
+        return alike if told >= _BY_LABELS else ""
+
     def state_dict(self) -> dict[str, Any]:
         """Return the tree, what is known of its leaves, and where clients belong."""
         leaves = {
@@ -331,7 +357,8 @@ class SplitTest:
         fits = {key: [reward, rounds] for key, (reward, rounds) in self._fits.items()}
         misfits = {key: vars(misfit) for key, misfit in self._misfits.items()}
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "homes": dict(self._homes)}
-        return state | {"fits": fits, "misfits": misfits}
+        labels = {key: shift.tolist() for key, shift in self._labels.items()}
+        return state | {"fits": fits, "misfits": misfits, "labels": labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
@@ -352,6 +379,7 @@ class SplitTest:
             self._leaves[name] = leaf
         self._homes = {str(key): str(leaf) for key, leaf in state["homes"].items()}
         self._fits = {str(k): (float(r), int(n)) for k, (r, n) in state["fits"].items()}
+        self._labels = {str(k): np.array(v, dtype=np.float64) for k, v in state["labels"].items()}
         self._misfits = {
             str(key): Misfit(
                 int(kept["asked"]),

@@ -64,3 +64,27 @@ def quantity_skew(samples: ArrayLike) -> float:
     if not total:
         return 0.0
     return float((2 * np.arange(1, count + 1) - count - 1) @ sorted_up / (count * total))
+
+
+def told_by_labels(shifts: ArrayLike, groups: ArrayLike) -> float:
+    """Return how far labels alone tell groups of clients apart: 1 for all, about 0 by chance.
+
+    The share of clients whose nearest neighbour is in their own group, beyond chance. Neighbours
+    are those with the smallest angle between the updates of their output layer's bias.
+
+    - ``shifts``: the update of the bias, one row per client.
+    - ``groups``: the group of each client.
+
+    >>> classes = np.eye(4)[[0, 0, 1, 1, 2, 2, 3, 3]]
+    >>> told_by_labels(classes, [0, 0, 0, 0, 1, 1, 1, 1])
+    1.0
+    >>> told_by_labels(classes, [0, 1, 0, 1, 0, 1, 0, 1])
+    -1.0
+    """
+    rows, labels = np.asarray(shifts, dtype=np.float64), np.asarray(groups)
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    cosines = rows @ rows.T
+    np.fill_diagonal(cosines, -np.inf)
+    right = float(np.mean(labels[cosines.argmax(axis=1)] == labels))
+    chance = float(np.sum((np.unique(labels, return_counts=True)[1] / labels.size) ** 2))
+    return (right - chance) / (1 - chance) if chance < 1 else 0.0

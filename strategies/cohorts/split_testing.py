@@ -3,16 +3,21 @@
 import logging
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.methods.split_testing import SplitTestSettings
+from ...core.tasks import load_task
+from ...core.tasks.models.head import has_output_bias
+from ...core.wire.replies import Replies
 from ...selectors.cohorts.split import SplitRule
 from ...selectors.cohorts.split_testing import SplitTest
+from ..federation.update_observations import BIAS_UPDATE, UpdateObservations
 from .base import CohortSignals, CoreRule, Regrouping, Scene, asked_losses, split_into
 
 _log = logging.getLogger("forager")
@@ -24,6 +29,8 @@ class SplitTestRule(CoreRule[SplitTest]):
     """Cohorts that are split where there are groups, and that clients are asked about."""
 
     remembers = ("last_split",)
+    name = "split-test"
+    _divisor = 10  # of the participants: what each part must keep
 
     def __init__(self, config: RunConfig) -> None:
         count, share = config.participation()
@@ -53,7 +60,7 @@ class SplitTestRule(CoreRule[SplitTest]):
             rule=SplitRule(
                 first_round=settings.first_split,
                 rounds=_IN_A_ROW,
-                participants=settings.least_part(participants),
+                participants=settings.least_part(participants, self._divisor),
             ),
             asks=self.asks,
             seed=seed,
@@ -106,7 +113,7 @@ class SplitTestRule(CoreRule[SplitTest]):
             self.last_split = server_round
         elif server_round >= self.rounds and not self.last_split:
             reasons = self._report["reasons"].values()
-            _log.info("split-test did not split: %s", "; ".join(reasons) or "nobody took part")
+            _log.info("%s did not split: %s", self.name, "; ".join(reasons) or "nobody took part")
         return split_into(rounds, parts)
 
     def hear_late(
@@ -118,3 +125,29 @@ class SplitTestRule(CoreRule[SplitTest]):
     def report(self) -> dict[str, Any]:
         """Return how much of the variance is within the groups found, and why there is no split."""
         return self._report
+
+
+class ConflictTestRule(SplitTestRule):
+    """Cohorts that are split where one model cannot serve all: not for labels alone."""
+
+    name = "conflict-test"
+    _divisor = 5
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        task = load_task(config.task_spec())
+        shown = task.problem.has_classes and has_output_bias(task.build_model())
+        self._shifts = UpdateObservations(frozenset([BIAS_UPDATE])) if shown else None
+
+    def hear(
+        self,
+        keys: Sequence[str],
+        replies: Replies,
+        sent: Sequence[ArrayRecord | None],
+        skip: Container[int],
+    ) -> dict[int, str]:
+        """Look at what the labels of clients did to the output layer's bias."""
+        if self._shifts is not None:
+            shifts = self._shifts.read(BIAS_UPDATE, sent, replies)
+            self.core.hear_labels(keys, [None if r in skip else s for r, s in enumerate(shifts)])
+        return {}

@@ -149,7 +149,10 @@ _BY_SUPPORTS: dict[str, tuple[type[SupportSignal], type[SupportReader]]] = {
 
 def signal_of(config: RunConfig) -> Signal:
     """Return what the cohorts of a run are found by."""
-    if config.cohorts in ("auxo", "split-test") and config.similarity in _BY_SUPPORTS:
+    if (
+        config.cohorts in ("auxo", "split-test", "conflict-test")
+        and config.similarity in _BY_SUPPORTS
+    ):
         signal, reader = _BY_SUPPORTS[config.similarity]
         return signal(reader(parameter_shapes(config)), seed=config.seed)
     return Signal(seed=config.seed)

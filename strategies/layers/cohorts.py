@@ -26,6 +26,7 @@ from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene, asking
 from ..cohorts.cohort_models import CohortModels, Trained
 from ..cohorts.sharing import head_names
+from ..cohorts.split_testing import SplitTestRule
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
 from .base import Layer, Models, Outcome
@@ -78,7 +79,7 @@ class Cohorts(Layer):
             signal_of(config),
             count=count,
             fraction=fraction,
-            own_start=plain and config.cohorts == "split-test" and not given.learning_rate,
+            own_start=plain and isinstance(rule, SplitTestRule) and not given.learning_rate,
             own_arrays=head_names(config),
             share_changes=shared == "changes",
             equal_weights=config.weighting == "uniform" or config.privacy == "central-dp",

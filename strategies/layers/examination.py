@@ -12,8 +12,7 @@ from ...core.config import RunConfig
 from ...core.log.events import Examined
 from ...core.methods.diagnose import Diagnosis
 from ...core.tasks import load_task
-from ...core.tasks.errors import TaskError
-from ...core.tasks.models.head import linear_head
+from ...core.tasks.models.head import has_output_bias
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import AGREEMENT, AS_IT_CAME, LOSS, NUM_EXAMPLES, PROBED
 from ...core.wire.replies import Replies, ReplyStream, tables_in
@@ -32,7 +31,7 @@ class Examination(Layer):
     def __init__(self, inner: Strategy, config: RunConfig) -> None:
         super().__init__(inner)
         task = load_task(config.task_spec())
-        needs = {UPDATE, BIAS_UPDATE} if _has_bias(task.build_model()) else {UPDATE}
+        needs = {UPDATE, BIAS_UPDATE} if has_output_bias(task.build_model()) else {UPDATE}
         self.config, self.rounds = config, config.num_server_rounds
         self.updates = UpdateObservations(frozenset(needs), config.seed)
         self.clean_accuracy = clean_accuracy_of(config)
@@ -118,13 +117,6 @@ class Examination(Layer):
         result = super().aggregate_evaluate(server_round, stream)
         self._note(server_round)
         return result
-
-
-def _has_bias(model: Any) -> bool:
-    try:
-        return model.get_submodule(linear_head(model)).bias is not None
-    except TaskError:
-        return False
 
 
 def _short(value: Any) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.storage import tree
-from forager.selectors.client_selectors.age import OldestFirst
+from forager.selectors.client_selectors.age import OldestFirst, ShuffledTurns
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
 from forager.selectors.client_selectors.by_loss import Flad, LocalLoss, PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 # What each name must stand for, and one with settings of its own.
 CLASSES: dict[str, Callable[[], ClientSelector]] = {
     "aoi": OldestFirst,
+    "turns": ShuffledTurns,
     "cluster-oracle": ClusterOracle,
     "cosage": CosAge,
     "dissimilarity": MostDissimilar,

@@ -29,6 +29,14 @@ def linear_head(model: nn.Module) -> str:
     return name
 
 
+def has_output_bias(model: nn.Module) -> bool:
+    """Return whether the model ends with a linear layer that has a bias."""
+    try:
+        return model.get_submodule(linear_head(model)).bias is not None
+    except TaskError:
+        return False
+
+
 def split_at_head(model: nn.Module) -> tuple[Callable[[Tensor], Tensor], nn.Linear]:
     """Split a model into body and head with ``head(body(x)) == model(x)``."""
     head = model.get_submodule(linear_head(model))

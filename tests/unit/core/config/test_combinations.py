@@ -11,14 +11,14 @@ from other_values import config_with
 
 # What has clients send nothing that depends on their data but the model they trained.
 ONLY_A_MODEL = {
-    "client-selector": {"random", "all", "round-robin", "aoi", "hics", "divfl"},
+    "client-selector": {"random", "all", "round-robin", "aoi", "turns", "hics", "divfl"},
     "data-selector": {
         *("full", "random", "facility-location", "crust", "skyline"),
         *("trusted", "gcfl", "gradmatch", "nearest"),
         *("reservoir", "fifo", "high-loss", "gradient-norm", "fedbalancer", "sld", "unlimited"),
         "titan",
     },
-    "cohorts": {"none", "split-test", "auxo", "cfl", "neighbours"},
+    "cohorts": {"none", "split-test", "conflict-test", "auxo", "cfl", "neighbours"},
     "similarity": {"none", "cosine", "euclidean"},
     "objective": {"sgd", "prox", "gce", "sce", "moon", "per-fedavg", "ditto"},
     "aggregator": {
@@ -154,6 +154,7 @@ COMPARED = {
     "flexcfl": {"none"},
     "fl-hc": {"none"},
     "split-test": {"none", *SUPPORTS},
+    "conflict-test": {"none", *SUPPORTS},
     "auxo": {"none", *SUPPORTS},
     "similarity": {*SUPPORTS, "cosine", "euclidean", "oracle"},
     "neighbours": {*SUPPORTS, "cosine", "euclidean", "oracle"},

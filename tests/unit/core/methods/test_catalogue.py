@@ -107,9 +107,9 @@ def test_presets_are_the_published_methods() -> None:
         "ios": {"cohorts": "similarity", "similarity": "index-overlap"},
         "per-fedavg": {"objective": "per-fedavg"},
         "forager": {
-            "client-selector": "aoi",
+            "client-selector": "turns",
             "data-selector": "confirmed",
-            "cohorts": "split-test",
+            "cohorts": "conflict-test",
             "aggregator": "paced",
             "uplink": "compact",
             "downlink": "changes",

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from forager.selectors.client_selectors.age import OldestFirst, awake, oldest
+from forager.selectors.client_selectors.age import OldestFirst, ShuffledTurns, awake, oldest
 from forager.selectors.client_selectors.base import Candidates
 
 
@@ -32,6 +32,21 @@ def test_oldest_first_is_fair() -> None:
     assert turns.sum() == 42
     assert turns.min() >= 5
     assert turns.max() <= 7
+
+
+def test_shuffled_turns_are_fair_and_everyone_meets_everyone() -> None:
+    age, rng = np.zeros(20, dtype=int), np.random.default_rng(0)
+    turns, met = np.zeros(20, dtype=int), np.eye(20, dtype=bool)
+    keys = [str(i) for i in range(20)]
+    for _ in range(40):
+        chosen = ShuffledTurns().select(Candidates(keys, {"age": age}), 10, rng)
+        turns[chosen] += 1
+        met[np.ix_(chosen, chosen)] = True
+        age += 1
+        age[chosen] = 0
+        assert age.max() <= 4
+    assert met.all()
+    assert turns.min() >= 17
 
 
 @pytest.mark.parametrize("age", [[1, -1], [np.nan, 1], [0.5, 1], [np.inf, 0], [[1, 2]]])

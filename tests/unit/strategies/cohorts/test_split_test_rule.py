@@ -22,10 +22,10 @@ from forager.core.config import ConfigError, read_config
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, LOSSES, METRICS
-from forager.core.wire.replies import Row
+from forager.core.wire.replies import Replies, Row
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
-from forager.strategies.cohorts.split_testing import SplitTestRule
+from forager.strategies.cohorts.split_testing import ConflictTestRule, SplitTestRule
 from forager.strategies.cohorts.update_sketches import Signal
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.layers.base import Layer
@@ -35,13 +35,15 @@ KEYS = [str(i) for i in range(12)]
 START = to_record(small_model())
 
 
-def rule_of(**settings: int | float | str) -> SplitTestRule:
+def rule_of(
+    kind: type[SplitTestRule] = SplitTestRule, **settings: int | float | str
+) -> SplitTestRule:
     """A rule that splits as soon as it sees groups."""
     chosen = {"min-participants": 1} | settings
     keys = {f"split-test.{k.replace('_', '-')}": v for k, v in chosen.items() if k != "privacy"}
     more = {"privacy": settings["privacy"]} if "privacy" in settings else {}
     given = {**keys, **more, "cohorts": "split-test", "num-clients": 12}
-    rule = SplitTestRule(read_config(given))
+    rule = kind(read_config(given))
     rule.core.rule = replace(rule.core.rule, rounds=1)
     return rule
 
@@ -188,6 +190,31 @@ def test_defaults_scale_with_the_participants(clients: int, least: int) -> None:
     )
     rule = SplitTestRule(config).core.rule
     assert (rule.participants, rule.first_round, rule.rounds) == (least, 1, 2)
+
+
+@pytest.mark.parametrize("by_labels", [True, False])
+def test_a_difference_of_labels_alone_splits_only_where_it_may(by_labels: bool) -> None:
+    rule = rule_of(SplitTestRule if by_labels else ConflictTestRule)
+    model = from_record(START)
+    last = list(model)[-1]
+    shifts = np.eye(model[last].size)[[int(key) % 2 for key in KEYS]]
+    stacks = {name: np.repeat(array[None], len(KEYS), axis=0) for name, array in model.items()}
+    stacks[last] = stacks[last] + shifts.astype(np.float32)
+    replies = Replies(range(12), [""] * 12, [""] * 12, {}, {ARRAYS: stacks})
+    assert rule.hear(KEYS, replies, [START] * len(KEYS), ()) == {}
+    seen = {"0": two_ways(KEYS)}
+    assert bool(rule.learn(1, {"0": 1}, seen)) == by_labels
+    if not by_labels:
+        assert "labels alone tell 2 parts apart" in rule.report()["reasons"]["0"]
+        again = rule_of(ConflictTestRule)
+        again.load_state_dict(rule.state_dict())
+        assert again.learn(2, {"0": 2}, seen) is None
+
+
+def test_groups_that_labels_do_not_tell_apart_are_split() -> None:
+    rule = rule_of(ConflictTestRule)
+    rule.core.hear_labels(KEYS, np.eye(3)[np.arange(12) // 2 % 3].tolist())
+    assert rule.learn(1, {"0": 1}, {"0": two_ways(KEYS)})
 
 
 def test_who_is_not_known_evaluates_the_mean_of_all_models() -> None:
