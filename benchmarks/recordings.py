@@ -26,10 +26,9 @@ _GROUPS = (
     "groups.kind='label-permutation' groups.count=2 partition='iid' fraction-evaluate=1.0 "
     "data.client-test-share=0.2 num-clients=20 clients-per-round=20 num-server-rounds=40"
 )
-_SPLIT = "split-test.parts=2 split-test.first-split=5 split-test.min-participants=2"
 SIDE_BY_SIDE = {  # on the live page
     "one-model": "strategy='fedavg'",
-    "split-test": f"strategy='split-test' {_SPLIT}",
+    "forager": "strategy='forager'",
 }
 _WIDEST = 110  # columns
 _REPORT = {"x": 0, "y": 0, "width": 1000, "height": 952, "scale": 1}
