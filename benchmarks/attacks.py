@@ -21,6 +21,7 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import (
     AFFINITY,
     ARRAYS,
+    ASK_AFFINITY,
     LOSS,
     METRICS,
     NUM_EXAMPLES,
@@ -139,6 +140,7 @@ def on_training(spoil: Spoil) -> Attack:
 UPDATES: dict[str, Attack | None] = {
     "none": None,
     "sign flipped": on_training(_scaled(-1)),
+    "flipped and boosted four times": on_training(_scaled(-4)),
     "flipped and boosted ten times": on_training(_scaled(-10)),
     "flipped and boosted a million times": on_training(_scaled(-1e6)),
     "noise as large as the update": on_training(_sending(_noise)),
@@ -180,6 +182,8 @@ def _fake_affinity(before: Arrays, reply: Message) -> None:
     told["rewards"], told["indices"], told["known"] = rewards, indices, [True] * len(rewards)
 
 
-def fake_affinity() -> Any:
-    """Return the attack on Auxo's affinity records."""
-    return spoiling("train", _fake_affinity)
+@contextmanager
+def fake_affinity() -> Iterator[None]:
+    """Let attackers fake Auxo's affinity records, asked before a round or sent after it."""
+    with spoiling(ASK_AFFINITY, _fake_affinity), spoiling("train", _fake_affinity):
+        yield

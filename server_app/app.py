@@ -108,6 +108,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     federation.run = _identity(folder, state)
     federation.journal = _journal(folder)
     federation.releases = Releases(folder.releases_path)
+    federation.folder = folder.path
     plan = _plan(config, frozen_digest(model))
 
     def scale_inputs(loop: Loop) -> None:

@@ -11,7 +11,6 @@ from ...selectors.data_selectors.confirmed_labels import (
 )
 from ..batch import ClientBatch
 from .base import ClientHook
-from .coresets import fingerprint
 
 _KEPT = "predictions"  # section of the client's state
 
@@ -29,7 +28,7 @@ class ConfirmedSamples(ClientHook):
         for row, seen in zip(
             batch.rows, predictions_of_all(model, batch.models, data), strict=True
         ):
-            labels, mark = row.data.y.numpy(), fingerprint(row.data)
+            labels, mark = row.data.y.numpy(), row.data.fingerprint
             kept = row.state.get(_KEPT)
             before = kept["mean"] if kept is not None and kept["data"] == mark else None
             mean = running_predictions(before, seen)

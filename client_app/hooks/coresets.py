@@ -1,6 +1,5 @@
 """A client's coreset: chosen now and then, kept in between, trained on in every round."""
 
-import zlib
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -16,7 +15,7 @@ from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_o
 from ...core.learning.train_settings import local_steps, train_settings
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import CoresetMethod, CoresetSettings
-from ...core.tasks import Samples, Split
+from ...core.tasks import Split
 from ...core.wire.keys import CORESET, STEPS, TARGETS, WORK
 from ...core.wire.records import filled
 from ...selectors.data_selectors.budgets import budget_count
@@ -124,7 +123,7 @@ class ChosenCoreset(ClientHook):
                 "indices": chosen.indices.astype(np.int64),
                 "weights": chosen.weights.astype(np.float32),
                 "round": row.round,
-                "data": fingerprint(row.data),
+                "data": row.data.fingerprint,
                 **more,
             }
             if len(chosen)
@@ -232,24 +231,10 @@ def train_on(
     row.train_on(row.data.select(places), weights)
 
 
-def fingerprint(data: Samples) -> str:
-    """Return what distinguishes data from others of the same client: number and checksum.
-
-    Of data that are read lazily, the checksum is of the targets only.
-
-    >>> data = Split(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
-    >>> fingerprint(data) == fingerprint(Split(torch.ones(3, 2), data.y))
-    False
-    """
-    columns = (data.x, data.y) if isinstance(data, Split) else (data.y,)
-    sums = (zlib.crc32(column.contiguous().numpy().view("uint8").data) for column in columns)
-    return f"{len(data)}-{'-'.join(f'{one:08x}' for one in sums)}"
-
-
 def _still_valid(row: ClientRow) -> Kept | None:
     """Return the coreset that was kept, unless the data are no longer those it was chosen from."""
     kept: Kept | None = row.state.get(_KEPT)
-    return kept if kept is not None and kept["data"] == fingerprint(row.data) else None
+    return kept if kept is not None and kept["data"] == row.data.fingerprint else None
 
 
 def _random_subset(row: ClientRow, budget: int) -> NDArray[np.int64]:

@@ -38,7 +38,8 @@ def check_trainable(model: nn.Module) -> None:
 
 def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Copy named arrays into a model; what does not travel may be missing, and stays."""
-    state, needed = model.state_dict(), set(travelling(model))
+    state = model.state_dict()
+    needed = state.keys() - set(_frozen_names(model))
     if not needed <= arrays.keys() <= state.keys():
         odd = sorted((needed - arrays.keys()) | (arrays.keys() - state.keys()))
         raise ValueError(

@@ -32,6 +32,11 @@ class Samples(ABC):
     def nbytes(self) -> int:
         """Memory that is taken."""
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What distinguishes samples from others: number and checksum, of lazy ones' targets."""
+        return f"{len(self)}-{_checksum(self.y)}"
+
     @abstractmethod
     def select(self, positions: torch.Tensor) -> "Samples":
         """Return some of the samples."""
@@ -61,6 +66,11 @@ class Split(Samples):
         """Memory that the tensors take."""
         return self.x.nbytes + self.y.nbytes
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """What distinguishes samples from others: number and checksums."""
+        return f"{len(self)}-{_checksum(self.x)}-{_checksum(self.y)}"
+
     def select(self, positions: torch.Tensor) -> "Split":
         """Return some of the samples."""
         return Split(self.x[positions], self.y[positions])
@@ -75,6 +85,10 @@ class Split(Samples):
             (self.x[start : start + size], self.y[start : start + size])
             for start in range(0, len(self), size)
         )
+
+
+def _checksum(column: torch.Tensor) -> str:
+    return f"{zlib.crc32(column.contiguous().numpy().view('uint8').data):08x}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ two copies and about 100 microseconds. On the wire a ``LiveArray`` becomes a pla
 """
 
 from collections.abc import Mapping
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -29,7 +30,7 @@ class LiveArray(Array):
     @property
     def dtype(self) -> str:  # type: ignore[override]
         """Name of the dtype."""
-        return str(self.__dict__["_live"].dtype)
+        return dtype_name(self.__dict__["_live"].dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -64,6 +65,9 @@ class LiveArray(Array):
         return (self.dtype, self.shape, self.data) == (other.dtype, other.shape, other.data)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+dtype_name = cache(str)  # numpy puts it together each time
 
 
 # Flower names the class in the header of what it sends: on the wire a LiveArray is an Array.

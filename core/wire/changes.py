@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import flat_floats
+from .arrays import dtype_name, flat_floats
 from .byte_planes import Arrays, decode_planes, encode_planes
 from .subsets import MalformedUpdate, decode_subset, encode_subset
 
@@ -30,8 +30,8 @@ def tag_of(arrays: Mapping[str, NDArray[Any]]) -> str:
     """Return a name that only the same arrays have, bit by bit."""
     digest = hashlib.blake2b(digest_size=8)
     for name, array in arrays.items():
-        digest.update(f"{name}/{array.dtype}/{array.shape}/".encode())
-        digest.update(array.tobytes())
+        digest.update(f"{name}/{dtype_name(array.dtype)}/{array.shape}/".encode())
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

@@ -181,6 +181,18 @@ class Replies(MessageTable):
         table.arrived = self.arrived
         return table
 
+    def again(self, without: str = "") -> "Replies":
+        """Return the rows, but for one record, for somebody who takes columns out."""
+        table = copy.copy(self)
+        table.metrics, table._made = dict(self.metrics), None
+        table.records = {name: c for name, c in self.records.items() if name != without}
+        table.stacks = {name: dict(s) for name, s in self.stacks.items() if name != without}
+        if without:  # messages hold all that they came with
+            table._came = [copy.copy(reply) for reply in self._came]
+            for reply in table._came:
+                reply.content = RecordDict()
+        return table
+
     @classmethod
     def joined(cls, parts: Sequence["Replies"]) -> "Replies":
         """Return several tables, of at least one row together, as one, in their order."""

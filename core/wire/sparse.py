@@ -17,10 +17,11 @@ from .subsets import (
     Content,
     Indices,
     Message,
+    in_parts,
     open_message,
-    pack_index_rows,
+    pack_index_sets,
     seal,
-    unpack_index_rows,
+    unpack_index_sets,
 )
 from .subsets import MalformedUpdate as MalformedUpdate
 
@@ -36,7 +37,6 @@ _DTYPE_OF: dict[int, np.dtype[Any]] = {
 }
 _SIGN_CLEARED = np.uint32(0x7FFFFFFF)
 _NAN = np.uint32(0x7F800001)
-_NUMBERS_AT_ONCE = 2**22  # of updates that are encoded together
 
 
 def num_kept(density: float, size: int) -> int:
@@ -79,15 +79,14 @@ def encode_rows(
     content, rows = _CONTENT_OF[values], _checked_updates(updates)
     size, count = rows.shape[1], _checked_k(k, rows.shape[1])
     messages: list[bytes] = []
-    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
+    for at in in_parts(len(rows), size):
+        part = rows[at]
         indices = _top_k(part, count)
         places = np.arange(len(part))[:, None], indices
         kept = _cast(part[places], _DTYPE_OF[content])
         if rest is not None:
-            rest[start : start + step][places] -= kept
-        pairs = zip(kept, pack_index_rows(indices, size), strict=True)
+            rest[at][places] -= kept
+        pairs = zip(kept, pack_index_sets(list(indices), size), strict=True)
         messages += [seal(content, size, count, own.tobytes(), packed) for own, packed in pairs]
     return messages
 
@@ -112,20 +111,11 @@ def decode(data: bytes, size: int | None = None) -> Floats:
 def decode_rows(messages: Sequence[bytes], size: int) -> Floats:
     """Decode messages to the rows of a matrix; one that is malformed spoils all."""
     dense = np.zeros((len(messages), size), dtype=np.float32)
-    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
-    for start in range(0, len(messages), step):
-        opened = [open_message(data, size) for data in messages[start : start + step]]
-        _fill(dense[start : start + step], opened)
+    for at in in_parts(len(messages), size):
+        opened = [open_message(data, size) for data in messages[at]]
+        for row, own, values in zip(dense[at], *_read_pairs(opened), strict=True):
+            row[own] = values
     return dense
-
-
-def _fill(dense: Floats, messages: Sequence[Message]) -> None:
-    alike: dict[tuple[int, int], list[int]] = {}
-    for number, message in enumerate(messages):
-        alike.setdefault((message.content, message.k), []).append(number)
-    for rows in alike.values():
-        indices, values = _read_pairs([messages[row] for row in rows])
-        dense[np.array(rows)[:, None], indices] = values
 
 
 def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Floats]:
@@ -188,17 +178,16 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return cast
 
 
-def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], Floats]:
-    """Return indices and values of messages with the same content, size and k."""
-    content, size, k, _ = messages[0]
-    if content not in _DTYPE_OF:
-        raise MalformedUpdate(f"content {content} is not a sparse update")
-    dtype = _DTYPE_OF[content]
-    length = k * dtype.itemsize
-    least = min(len(message.body) for message in messages)
-    if length > least:
-        raise MalformedUpdate(f"{least} bytes cannot hold {k} {dtype} values")
-    joined = b"".join(message.body[:length] for message in messages)
-    values = np.frombuffer(joined, dtype=dtype).astype(np.float32).reshape(len(messages), k)
-    parts = [message.body[length:] for message in messages]
-    return unpack_index_rows(parts, size, k), values
+def _read_pairs(messages: Sequence[Message]) -> tuple[list[Indices], list[Floats]]:
+    """Return indices and values of messages of one size."""
+    parts, values = list[memoryview](), list[Floats]()
+    for content, _, k, body in messages:
+        if content not in _DTYPE_OF:
+            raise MalformedUpdate(f"content {content} is not a sparse update")
+        dtype = _DTYPE_OF[content]
+        length = k * dtype.itemsize
+        if length > len(body):
+            raise MalformedUpdate(f"{len(body)} bytes cannot hold {k} {dtype} values")
+        values.append(np.frombuffer(body[:length], dtype=dtype).astype(np.float32))
+        parts.append(body[length:])
+    return unpack_index_sets(parts, messages[0].size, [each.k for each in messages]), values

@@ -12,9 +12,10 @@ A message (:mod:`core.wire.envelope`), little-endian throughout, is ::
 """
 
 import struct
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,8 @@ from .envelope import MalformedUpdate as MalformedUpdate
 from .rice_code import Indices as Indices
 from .rice_code import decode_positions, encode_positions
 
-T = TypeVar("T")
-
 MAX_SIZE = 2**31 - 1  # positions that a set may be drawn from
+_NUMBERS_AT_ONCE = 2**22  # that sets are drawn from which are coded together
 _ENVELOPE = Envelope("message", b"FRGR", 1, "BII")
 _FORM = struct.Struct("<BI")
 OVERHEAD = len(_ENVELOPE.seal((0, 0, 0))) + _FORM.size  # bytes besides values and coded positions
@@ -59,8 +59,8 @@ class Message(NamedTuple):
 
 def encode_subset(indices: NDArray[np.integer[Any]], size: int) -> bytes:
     """Encode a strictly increasing array of indices below ``size``."""
-    checked = _checked_indices(indices, size)
-    return seal(Content.INDICES, size, checked.size, *pack_index_rows(checked[None], size))
+    checked = checked_indices(indices, size)
+    return seal(Content.INDICES, size, checked.size, *pack_index_sets([checked], size))
 
 
 def decode_subset(data: bytes, size: int) -> Indices:
@@ -71,7 +71,7 @@ def decode_subset(data: bytes, size: int) -> Indices:
     message = open_message(data, size)
     if message.content != Content.INDICES:
         raise MalformedUpdate(f"expected a bare index set, got content {message.content}")
-    return unpack_index_rows([message.body], message.size, message.k)[0]
+    return unpack_index_sets([message.body], message.size, [message.k])[0]
 
 
 def seal(content: Content, size: int, k: int, *parts: bytes) -> bytes:
@@ -89,61 +89,54 @@ def open_message(data: bytes, size: int | None = None) -> Message:
     return Message(content, found, k, body)
 
 
-def pack_index_rows(rows: Indices, size: int) -> list[bytes]:
-    """Write the index parts of many sets of as many indices, one in each row."""
-    k = rows.shape[1]
-    edges = 2 * ((np.diff(rows, axis=1) != 1).sum(axis=1) + bool(k)) < min(k, size - k)
-    form = Form.MEMBERS if k <= size - k else Form.ABSENT
-    others = rows[~edges]
-    positions = others if form == Form.MEMBERS else _complements(others, size)
-    header = _FORM.pack(form, min(k, size - k))
-    coded, by_edges = iter(encode_positions(positions)), iter(_edge_parts(rows[edges]))
-    return [next(by_edges) if edge else header + next(coded) for edge in edges.tolist()]
+def in_parts(count: int, size: int) -> Iterator[slice]:
+    """Yield so many sets or updates in parts that are coded together, as memory allows."""
+    step = max(1, _NUMBERS_AT_ONCE // max(1, size))
+    return (slice(start, start + step) for start in range(0, count, step))
 
 
-def _edge_parts(rows: Indices) -> list[bytes]:
-    """Write index parts by the edges of their runs; those of as many edges together."""
-    edges = [_edges(row) for row in rows]
+def pack_index_sets(sets: Sequence[Indices], size: int) -> list[bytes]:
+    """Write the index parts of many sets of increasing indices."""
+    forms, written = list[Form](), list[Indices]()
+    edges, ends = _edges(sets)
+    for indices, (start, end) in zip(sets, pairwise([0, *ends]), strict=True):
+        k = indices.size
+        if end - start < min(k, size - k):
+            form, positions = Form.EDGES, edges[start:end]
+        elif k <= size - k:
+            form, positions = Form.MEMBERS, indices
+        else:
+            form, positions = Form.ABSENT, _complement(indices, size)
+        forms.append(form)
+        written.append(positions)
+    coded = zip(forms, written, encode_positions(written), strict=True)
+    return [_FORM.pack(form, positions.size) + body for form, positions, body in coded]
 
-    def written(numbers: list[int]) -> list[bytes]:
-        header = _FORM.pack(Form.EDGES, edges[numbers[0]].size)
-        coded = encode_positions(np.stack([edges[number] for number in numbers]))
-        return [header + body for body in coded]
 
-    return in_groups([own.size for own in edges], written)
-
-
-def unpack_index_rows(parts: Sequence[memoryview], size: int, k: int) -> list[Indices]:
-    """Read the index parts of many sets of ``k`` indices below ``size``; takes memory for k."""
+def unpack_index_sets(
+    parts: Sequence[memoryview], size: int, numbers: Sequence[int]
+) -> list[Indices]:
+    """Read the index parts of sets of so many indices below ``size``; takes memory for these."""
     if any(len(part) < _FORM.size for part in parts):
         raise MalformedUpdate("the index part is missing")
     headers = [_FORM.unpack_from(part) for part in parts]
-
-    def read(numbers: list[int]) -> Iterable[Indices]:
-        form, count = headers[numbers[0]]
-        coded = [parts[number][_FORM.size :] for number in numbers]
-        if form == Form.EDGES:
-            return [_fill_runs(edges, k) for edges in decode_positions(coded, count, size + 1)]
-        if (form, count) not in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
+    for (form, count), k in zip(headers, numbers, strict=True):
+        fits = form == Form.EDGES and count <= min(k, size - k)
+        if not fits and (form, count) not in ((Form.MEMBERS, k), (Form.ABSENT, size - k)):
             raise MalformedUpdate(f"form {form} of {count} positions is no set of {k} from {size}")
-        positions = decode_positions(coded, count, size)
-        return positions if form == Form.MEMBERS else _complements(positions, size)
-
-    return in_groups(headers, read)
-
-
-def in_groups(keys: Sequence[Hashable], work: Callable[[list[int]], Iterable[T]]) -> list[T]:
-    """Return what a function finds for the numbers of all entries with one key, by entry."""
-    alike: dict[Hashable, list[int]] = {}
-    for number, key in enumerate(keys):
-        alike.setdefault(key, []).append(number)
-    found: dict[int, T] = {}
-    for numbers in alike.values():
-        found |= zip(numbers, work(numbers), strict=True)
-    return [found[number] for number in range(len(keys))]
+    coded = [part[_FORM.size :] for part in parts]
+    limits = [size + (form == Form.EDGES) for form, _ in headers]
+    found = decode_positions(coded, [count for _, count in headers], limits)
+    for row, ((form, _), k) in enumerate(zip(headers, numbers, strict=True)):
+        if form == Form.EDGES:
+            found[row] = _fill_runs(found[row], k)
+        elif form == Form.ABSENT:
+            found[row] = _complement(found[row], size)
+    return found
 
 
-def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+def checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
+    """Return increasing whole numbers below ``size`` as int64; ValueError for anything else."""
     array = np.asarray(indices)
     if not 0 <= size <= MAX_SIZE:
         raise ValueError(f"size must be in 0..{MAX_SIZE}, got {size}")
@@ -156,17 +149,21 @@ def _checked_indices(indices: NDArray[np.integer[Any]], size: int) -> Indices:
     return array.astype(np.int64)
 
 
-def _complements(rows: Indices, size: int) -> Indices:
-    other = np.ones((len(rows), size), dtype=bool)
-    other[np.arange(len(rows))[:, None], rows] = False
-    return np.nonzero(other)[1].reshape(len(rows), size - rows.shape[1])
+def _complement(indices: Indices, size: int) -> Indices:
+    other = np.ones(size, dtype=bool)
+    other[indices] = False
+    return np.flatnonzero(other)
 
 
-def _edges(indices: Indices) -> Indices:
-    """Return starts and (exclusive) ends of the runs of consecutive indices, alternating."""
-    last_of_run = np.flatnonzero(np.diff(indices, append=indices[-1] + 2) != 1)
-    first_of_run = np.concatenate(([0], last_of_run[:-1] + 1))
-    return np.column_stack((indices[first_of_run], indices[last_of_run] + 1)).ravel()
+def _edges(sets: Sequence[Indices]) -> tuple[Indices, list[int]]:
+    """Return starts and (exclusive) ends of runs of indices, and where those of each set end."""
+    joined, ends = np.concatenate(sets), np.cumsum([indices.size for indices in sets])
+    is_last = np.diff(joined, append=-1) != 1
+    is_last[ends[ends > 0] - 1] = True
+    last = np.flatnonzero(is_last)
+    first = np.append(0, last + 1)[: last.size]
+    edges = np.column_stack((joined[first], joined[last] + 1)).ravel()
+    return edges, (2 * np.searchsorted(last, ends)).tolist()
 
 
 def _fill_runs(edges: Indices, k: int) -> Indices:

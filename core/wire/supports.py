@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .envelope import Envelope, MalformedUpdate
-from .subsets import MAX_SIZE, Indices, in_groups, pack_index_rows, unpack_index_rows
+from .subsets import Indices, checked_indices, in_parts, pack_index_sets, unpack_index_sets
 
 _PLAIN = Envelope("support", b"FRGS", 2, "III")
 _SIGNED = Envelope("signed support", b"FRGP", 2, "III")
@@ -43,25 +43,22 @@ def encode_support(indices: NDArray[np.integer[Any]], size: int, tag: int) -> by
 def encode_supports(
     supports: Sequence[NDArray[np.integer[Any]]], size: int, tag: int
 ) -> list[bytes]:
-    """Encode many supports of a model; those of as many indices are encoded together."""
-
-    def encoded(numbers: list[int]) -> list[bytes]:
-        rows = _checked_indices(np.stack([supports[number] for number in numbers]), size)
-        header = _checked_tag(tag), size, rows.shape[1]
-        return [_PLAIN.seal(header, body) for body in pack_index_rows(rows, size)]
-
-    return in_groups([np.size(support) for support in supports], encoded)
+    """Encode many supports of a model."""
+    sets = [checked_indices(support, size) for support in supports]
+    heads = [_checked_head(tag, size, own) for own in sets]
+    bodies = [own for at in in_parts(len(sets), size) for own in pack_index_sets(sets[at], size)]
+    return list(map(_PLAIN.seal, heads, bodies))
 
 
 def encode_signed_support(
     indices: NDArray[np.integer[Any]], signs: NDArray[np.integer[Any]], size: int, tag: int
 ) -> bytes:
     """Encode a support of a model with the sign of the change at each index."""
-    rows, directions = _checked_indices(np.asarray(indices)[None], size), np.asarray(signs)
-    if directions.shape != rows.shape[1:] or not np.isin(directions, (-1, 1)).all():
-        raise ValueError(f"signs: expected -1 or 1 for each of {rows.size} indices")
-    (body,), bits = pack_index_rows(rows, size), np.packbits(directions > 0)
-    return _SIGNED.seal((_checked_tag(tag), size, rows.size), body, bits.tobytes())
+    checked, directions = checked_indices(indices, size), np.asarray(signs)
+    if directions.shape != checked.shape or not np.isin(directions, (-1, 1)).all():
+        raise ValueError(f"signs: expected -1 or 1 for each of {checked.size} indices")
+    (body,), bits = pack_index_sets([checked], size), np.packbits(directions > 0)
+    return _SIGNED.seal(_checked_head(tag, size, checked), body, bits.tobytes())
 
 
 def decode_support(data: bytes, size: int, tag: int) -> Indices:
@@ -75,12 +72,8 @@ def decode_support(data: bytes, size: int, tag: int) -> Indices:
 def decode_supports(messages: Sequence[bytes], size: int, tag: int) -> list[Indices]:
     """Decode many supports of a model; one that is malformed spoils all."""
     opened = [_opened(_PLAIN, data, size, tag) for data in messages]
-
-    def decoded(numbers: list[int]) -> list[Indices]:
-        parts = [opened[number][1] for number in numbers]
-        return unpack_index_rows(parts, size, opened[numbers[0]][0])
-
-    return in_groups([k for k, _ in opened], decoded)
+    parts = (zip(*opened[at], strict=True) for at in in_parts(len(opened), size))
+    return [own for ks, bodies in parts for own in unpack_index_sets(bodies, size, ks)]
 
 
 def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Signs]:
@@ -91,7 +84,7 @@ def decode_signed_support(data: bytes, size: int, tag: int) -> tuple[Indices, Si
         raise MalformedSupport(
             f"{len(body)} bytes for indices and signs: the signs alone take {length}"
         )
-    (indices,) = unpack_index_rows([body[:-length]], size, k)
+    (indices,) = unpack_index_sets([body[:-length]], size, [k])
     bits = np.unpackbits(np.frombuffer(body[-length:], dtype=np.uint8))
     if bits[k:].any():
         raise MalformedSupport(f"more signs than the {k} indices")
@@ -121,22 +114,8 @@ def _opened(kind: Envelope, data: bytes, size: int, tag: int) -> tuple[int, memo
     return k, body
 
 
-def _checked_tag(tag: int) -> int:
+def _checked_head(tag: int, size: int, indices: Indices) -> tuple[int, int, int]:
     if not 0 <= tag < 2**32:
         raise ValueError(f"tag: expected 0 to {2**32 - 1}, as model_tag returns, got {tag}")
-    return tag
-
-
-def _checked_indices(rows: NDArray[np.integer[Any]], size: int) -> Indices:
-    if not 1 <= size <= MAX_SIZE:
-        raise ValueError(f"size: expected 1 to {MAX_SIZE} parameters, got {size}")
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind not in "iu":
-        raise ValueError(
-            f"indices: expected one or more whole numbers, got {rows.dtype} of {rows.shape[1:]}"
-        )
-    if not np.all(rows[:, 1:] > rows[:, :-1]):
-        raise ValueError("indices: expected a strictly increasing array")
-    least, most = rows[:, 0].min(), rows[:, -1].max()
-    if least < 0 or most >= size:
-        raise ValueError(f"indices: expected 0 to {size - 1}, got {least} to {most}")
-    return rows.astype(np.int64)
+    check_count(indices.size, size)
+    return tag, size, indices.size

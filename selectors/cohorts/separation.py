@@ -76,17 +76,18 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     lengths, directions = _main_directions(found.means, 3 * most)
     most = min(most, count // 2, len(lengths) + 1)
     positions = found.means @ directions[:, : most - 1]
-    variances = np.cumsum(found.noise_along(directions[:, : most - 1]))
-    best, costs, rng = none, [np.inf], np.random.default_rng(seed)
-    for parts in range(2, most + 1):
-        scores, noise = positions[:, : parts - 1], variances[parts - 2] / found.counts
-        labels = many_kmeans(scores[None], parts, rng)[0]
-        sizes = np.bincount(labels, minlength=parts)
-        within = share_within(scores, labels, noise)
-        if sizes.min() < 2:
+    numbers = range(2, most + 1)
+    noise = np.cumsum(found.noise_along(directions[:, : most - 1]))[:, None] / found.counts
+    scores = positions * np.tri(most - 1)[:, None, :]  # K - 1 directions for K groups
+    clusters = many_kmeans(scores, numbers, np.random.default_rng(seed))
+    shares = shares_within(scores, clusters, noise).tolist()
+    best, costs = none, [np.inf]
+    for parts, labels, within in zip(numbers, clusters, shares, strict=True):
+        smallest = int(np.bincount(labels, minlength=parts).min())
+        if smallest < 2:
             continue
-        chance = by_chance(lengths, parts, noise, seed) if within <= limit else np.nan
-        this = Separation(labels, parts, within, chance, int(sizes.min()))
+        chance = by_chance(lengths, parts, noise[parts - 2], seed) if within <= limit else np.nan
+        this = Separation(labels, parts, within, chance, smallest)
         # Clear groups before others; then by how much less is within them than chance leaves.
         cost = max(within, _ALIKE) / max(chance, _ALIKE) if this.clear(limit) else 1 + within
         if cost < min(costs):
@@ -112,22 +113,27 @@ def _main_directions(means: Floats, most: int) -> tuple[Floats, Floats]:
     return lengths, means.T @ axes[:, kept] / lengths if few else axes[:, kept]
 
 
-def share_within(scores: Floats, labels: Labels, noise: Floats) -> float:
+def shares_within(sets: Floats, labels: Labels, noise: Floats) -> Floats:
     """Return the share of the variance between clients that is within groups, at most 1.
 
-    Per degree of freedom, without the noise's part. 1 where noise explains all of it.
+    One of each set. Per degree of freedom, without the noise's part. 1 where noise explains all.
 
-    >>> scores, labels = np.array([[-1.0], [-3.0], [1.0], [3.0]]), np.array([0, 0, 1, 1])
-    >>> share_within(scores, labels, np.zeros(4)), share_within(scores, labels, np.ones(4))
-    (0.3, 0.176...)
+    >>> sets, labels = np.array([[[-1.0], [-3.0], [1.0], [3.0]]] * 2), np.array([[0, 0, 1, 1]] * 2)
+    >>> shares_within(sets, labels, np.array([[0.0] * 4, [1.0] * 4])).round(3).tolist()
+    [0.3, 0.176]
     """
-    total = _variance(scores, noise)
-    if total <= 0:
-        return 1.0
-    groups = [labels == label for label in np.unique(labels)]
-    inside = sum(_variance(scores[own], noise[own]) for own in groups)
-    count, parts = len(scores), len(groups)
-    return float(np.clip(inside / (count - parts) / (total / (count - 1)), 0.0, 1.0))
+    count = labels.shape[1]
+    member = (labels[:, None, :] == np.arange(labels.max() + 1)[:, None]).astype(np.float64)
+    sizes = member.sum(axis=2)
+    centres = member @ sets / np.maximum(sizes, 1)[..., None]
+    own = np.take_along_axis(centres, labels[..., None], axis=1)
+    degrees = 1 - 1 / np.take_along_axis(sizes, labels, axis=1)  # that a client adds to its group's
+    inside = np.sum((sets - own) ** 2, axis=(1, 2)) - np.sum(noise * degrees, axis=1)
+    apart = np.sum((sets - sets.mean(axis=1, keepdims=True)) ** 2, axis=(1, 2))
+    total = apart - noise.sum(axis=-1) * (count - 1) / count
+    share = inside / (count - np.count_nonzero(sizes, axis=1)) * (count - 1)
+    known = total > 0
+    return np.where(known, np.clip(share / np.where(known, total, 1), 0, 1), 1.0)
 
 
 def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> float:
@@ -144,12 +150,5 @@ def by_chance(lengths: Floats, parts: int, noise: Floats, seed: int = 0) -> floa
     drawn -= drawn.mean(axis=1, keepdims=True)
     axes = np.linalg.eigh(drawn.transpose(0, 2, 1) @ drawn)[1]
     scores = drawn @ axes[:, :, :-parts:-1]  # along the main directions, the longest first
-    labels = many_kmeans(scores, parts, rng)
-    return min(share_within(s, own, noise) for s, own in zip(scores, labels, strict=True))
-
-
-def _variance(scores: Floats, noise: Floats) -> float:
-    """Return the sum of squared distances to the mean, less what noise adds to it."""
-    count = len(scores)
-    squares = float(np.sum((scores - scores.mean(axis=0)) ** 2))
-    return squares - float(noise.sum()) * (count - 1) / count
+    labels = many_kmeans(scores, [parts] * draws, rng)
+    return float(shares_within(scores, labels, noise[None]).min())

@@ -115,7 +115,10 @@ class FlowerAggregator(Layer):
                 rows = (_without_integers(reply, counted) for reply in rows)
             with _quick_collections():
                 ask = partial(self._of_replies, server_round)
-                arrays, metrics = Pieces(rows).aggregate(ask) if self.by_entry else ask(list(rows))
+                if self.by_entry:
+                    arrays, metrics = Pieces(rows, self.federation.folder).aggregate(ask)
+                else:
+                    arrays, metrics = ask(list(rows))
         return self._restored(arrays, counted), metrics
 
     def _of_mean(self, server_round: int, tables: Iterable[Replies], counted: _Counted) -> Outcome:

@@ -7,6 +7,7 @@ neither on the number of clients nor on the size of the model.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, METRICS
 from ...core.wire.records import filled, records_of
+from ..federation.waiting_replies import IN_MEMORY
 from ..layers.base import Outcome
 
-_IN_MEMORY = 2**27  # bytes of replies; more wait on disk
 _PIECE = 2**26  # bytes of all replies that a strategy is given at a time
 
 Part = tuple[str, int, int]  # entries of an array, from and to
@@ -28,8 +29,11 @@ Part = tuple[str, int, int]  # entries of an array, from and to
 class Pieces:
     """Replies without their arrays, and the arrays in a file, one client after the other."""
 
-    def __init__(self, replies: Iterable[Message]) -> None:
-        self._file = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 closed by aggregate
+    def __init__(self, replies: Iterable[Message], folder: Path | None = None) -> None:
+        # Not in the system's folder for such files, which may be in memory
+        self._file = SpooledTemporaryFile(  # noqa: SIM115 closed by aggregate
+            IN_MEMORY, dir=str(folder) if folder else None
+        )
         self._like: dict[str, NDArray[Any]] = {}  # shapes and types; no entries
         self._metrics: list[tuple[Message, MetricRecord]] = []
         for reply in replies:

@@ -46,6 +46,7 @@ class AuxoRule(CoreRule[Auxo]):
             seed=config.seed,
         )
         self._requests: dict[str, Affinity | None] = {}
+        self._placed_by: dict[str, Affinity] = {}  # answers that placed clients in this round
         self._report: dict[str, Any] = {}
 
     def place(self, scene: Scene) -> list[str]:
@@ -56,7 +57,7 @@ class AuxoRule(CoreRule[Auxo]):
         elif len(self.core.leaves()) == 1:
             where = dict.fromkeys(self.core.lies.allowed(keys), self.core.leaves()[0])
         else:
-            told = self._requested(scene)
+            told = self._placed_by = self._requested(scene)
             where = by_key(self.core.match(keys, [told.get(key) for key in keys]))
         return [where.get(key, "") for key in keys]
 
@@ -93,9 +94,10 @@ class AuxoRule(CoreRule[Auxo]):
         return filled(ConfigRecord, message)
 
     def hear_one(self, key: str, row: Row, sent: ArrayRecord) -> None:
-        """Take the records that a client sends with its reply: they are its request."""
+        """Take the records that a client sends with its reply, unless others have placed it."""
         self._requests[key] = None
-        self._requests[key] = _request_in(row)
+        told = _request_in(row)
+        self._requests[key] = self._placed_by.get(key, told)
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
@@ -114,6 +116,7 @@ class AuxoRule(CoreRule[Auxo]):
             if found.children:
                 parts[leaf] = found.children
         self._requests.clear()
+        self._placed_by = {}
         return split_into(rounds, parts)
 
     def report(self) -> dict[str, Any]:

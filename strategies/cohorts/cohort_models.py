@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,7 +120,7 @@ class CohortModels:
                     states[main] = strategy_state(strategies[main])
                 self._add_strategy(cohort, states[main])
 
-    def start_from_own(self, trained: Sequence["Trained"], where: Mapping[str, str]) -> None:
+    def start_from_own(self, trained: Iterable[Trained], where: Mapping[str, str]) -> None:
         """Let parts of a cohort (``where``) start from what their members have just trained."""
         means: dict[str, RunningMean] = defaultdict(RunningMean)
         for work in trained:

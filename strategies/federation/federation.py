@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -84,6 +85,7 @@ class Federation(Stateful):
         self.times = ResponseTimes()
         self.discreet = False  # whether events leave out what clients computed from their data
         self.releases = Releases()  # the account of privacy
+        self.folder: Path | None = None  # on whose disk replies may wait, if the run has one
         self.held = HeldModels(every_message=keep_models)
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}

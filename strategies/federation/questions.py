@@ -6,6 +6,7 @@ changed since, which is also the update that a similarity is relative to, and no
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -67,25 +68,39 @@ class Questions:
             return federation.columns(server_round, answers, read)
         model, held = from_record(arrays), federation.held
         tag = "" if self.resend else tag_of(model)
-        whole: dict[str, Any] = asked | ({TAG: tag} if tag else {})
-        if reference is not None:
-            whole[REFERENCE] = encode_update(reference)
-        in_full: dict[str, Any] = {CONFIG: whole, ARRAYS: arrays}
+        named: dict[str, Any] = asked | ({TAG: tag} if tag else {})
+
+        @cache  # often nobody is sent it
+        def referred() -> dict[str, bytes]:
+            return {} if reference is None else {REFERENCE: encode_update(reference)}
+
+        @cache
+        def in_full() -> dict[str, Any]:
+            return {CONFIG: named | referred(), ARRAYS: arrays}
+
         known = held.models if held.every_message else self._last
         encode = encode_shortest if held.every_message else encode_change
         in_short: dict[str, dict[str, Any]] = {}  # by the model that a client holds
         for base in {held.of(node) for node in nodes} & known.keys() if tag else ():
-            short = whole | {BASE: base, CHANGE: encode(known[base], model)}
-            if _is_shorter(short, known[base], model, reference):
-                in_short[base] = {CONFIG: short}
+            change = encode(known[base], model)
+            if change is None:
+                continue
+            # It is not where a round was tried again, or where a client holds an older model.
+            is_reference = reference is not None and np.array_equal(
+                flat_change(known[base], model), flat_floats(reference)
+            )
+            more = sum(map(len, change)) - flat_floats(model).nbytes
+            if more < 0 or (is_reference and more < len(referred()[REFERENCE])):
+                short = named | {BASE: base, CHANGE: change}
+                in_short[base] = {CONFIG: short if is_reference else short | referred()}
 
         def content(node: int) -> dict[str, Any]:
-            return in_short.get(held.of(node), in_full)
+            return in_short.get(held.of(node)) or in_full()
 
         answers = federation.ask(grid, server_round, SUMMARY, nodes, content)
         answers, lacking = _who_lacks_it(answers)
         if lacking:
-            answers += federation.ask(grid, server_round, SUMMARY, lacking, in_full)
+            answers += federation.ask(grid, server_round, SUMMARY, lacking, in_full())
         found = federation.columns(server_round, answers, read)
         self._last = {tag: model}
         if tag and held.every_message:
@@ -104,25 +119,6 @@ def _who_lacks_it(answers: list[Replies]) -> tuple[list[Replies], list[int]]:
         lacking += [table.nodes[row] for row in without]
         held.append(table.without(without))
     return held, lacking
-
-
-def _is_shorter(
-    short: dict[str, Any],
-    before: Arrays,
-    after: Arrays,
-    reference: Mapping[str, NDArray[Any]] | None,
-) -> bool:
-    """Return whether a question with a change is shorter than one with the model.
-
-    A reference that is the change itself is taken out of it.
-    """
-    if short[CHANGE] is None:
-        return False
-    spared = flat_floats(after).nbytes
-    # It is not where a round was tried again, or where a client holds an older model.
-    if reference is not None and np.array_equal(flat_change(before, after), flat_floats(reference)):
-        spared += len(short.pop(REFERENCE))
-    return sum(map(len, short[CHANGE])) < spared
 
 
 def encode_update(update: Mapping[str, NDArray[Any]]) -> bytes:

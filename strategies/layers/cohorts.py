@@ -3,6 +3,7 @@
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from time import perf_counter
 from typing import Any
 
@@ -29,6 +30,7 @@ from ..cohorts.sharing import head_names
 from ..cohorts.split_testing import SplitTestRule
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
+from ..federation.waiting_replies import WaitingReplies
 from .base import Layer, Models, Outcome
 
 _log = logging.getLogger("forager")
@@ -126,7 +128,7 @@ class Cohorts(Layer):
             everyone = not self.count and self.fraction == 1.0
             strategy, view = self.cohorts.strategies[cohort], GridView(grid, views[cohort])
             strategy.limit(len(views[cohort]) if everyone else share)
-            own_config = ConfigRecord(dict(config))
+            own_config = filled(ConfigRecord, dict(entries(config)))
             with self.federation.in_cohort(cohort):
                 model = self.leaf_models[cohort]
                 own = strategy.configure_train(server_round, model, own_config, view)
@@ -143,22 +145,26 @@ class Cohorts(Layer):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate every cohort by itself, then let the rule look at what the clients did."""
-        groups: dict[str, list[Replies]] = defaultdict(list)
-        trained: dict[str, list[Trained]] = defaultdict(list)
-        seconds = 0.0
-        for table in tables_in(replies):
+        with closing(WaitingReplies(self.federation.folder)) as waiting:
+            return self._aggregated(server_round, tables_in(replies), waiting)
+
+    def _aggregated(
+        self, server_round: int, replies: Iterable[Replies], waiting: WaitingReplies
+    ) -> Outcome:
+        weights: dict[str, float] = defaultdict(float)
+        counts, seconds = Counter[str](), 0.0
+        for table in replies:
             started = perf_counter()
             for cohort, own in self._sorted(server_round, table).items():
-                groups[cohort].append(own)
-                if self.own_start:  # the table itself is changed by aggregation
-                    trained[cohort].append(self._trained(own))
+                waiting.add(cohort, own)
+                counts[cohort] += len(own)
+                weights[cohort] += self._weight(own)
             seconds += perf_counter() - started
-        weights = {cohort: self._weight(tables) for cohort, tables in groups.items()}
-        counts = {cohort: sum(map(len, tables)) for cohort, tables in groups.items()}
         metrics = RunningMean()
         before, done = dict(self.leaf_models), []
-        for cohort, tables in groups.items():
-            own_metrics = self.cohorts.aggregate(server_round, cohort, ReplyStream(tables))
+        for cohort in waiting:
+            tables = ReplyStream(waiting.of(cohort))
+            own_metrics = self.cohorts.aggregate(server_round, cohort, tables)
             if own_metrics is not None:
                 metrics.add({}, dict(entries(own_metrics)), weight=counts[cohort])
                 done.append(cohort)
@@ -172,10 +178,11 @@ class Cohorts(Layer):
         seconds += perf_counter() - started
         if regrouping is not None:
             self._regroup(server_round, regrouping)
-            for cohort in trained.keys() - regrouping.keys():
-                keys = [key for work in trained[cohort] for key in work.keys]
-                where = self.rule.settled(dict.fromkeys(keys, ""))
-                self.cohorts.start_from_own(trained[cohort], where)
+            split = seen.keys() - regrouping.keys() if self.own_start else set[str]()
+            for cohort in split:
+                trained = map(self._trained, waiting.of(cohort))
+                where = self.rule.settled(dict.fromkeys(seen[cohort].keys, ""))
+                self.cohorts.start_from_own(trained, where)
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self.cohorts.mean(self._sizes()), totals
@@ -205,11 +212,9 @@ class Cohorts(Layer):
                 self.signal.add(cohort, key, signals[row])
         return {cohort: table.select(own) for cohort, own in rows.items()}
 
-    def _weight(self, tables: Iterable[Replies]) -> float:
-        """Return how much the replies of a cohort count in what cohorts share."""
-        if self.equal_weights:
-            return float(sum(map(len, tables)))
-        return float(sum(sum(table.metrics[NUM_EXAMPLES]) for table in tables))
+    def _weight(self, table: Replies) -> float:
+        """Return how much replies count in what cohorts share."""
+        return float(len(table) if self.equal_weights else sum(table.metrics[NUM_EXAMPLES]))
 
     def _trained(self, table: Replies) -> Trained:
         keys = list(self.federation.keys(table.nodes))
@@ -261,7 +266,7 @@ class Cohorts(Layer):
         parts: list[Requests | None] = []
         for cohort, own in views.items():
             if own:
-                own_config = ConfigRecord(dict(config))
+                own_config = filled(ConfigRecord, dict(entries(config)))
                 with self.federation.in_cohort(cohort):
                     asked = self.cohorts.strategies[cohort].configure_evaluate(
                         server_round, self.leaf_models[cohort], own_config, GridView(grid, own)

@@ -20,6 +20,7 @@ from .base import Layer, Outcome
 
 _UNKNOWN = 100.0  # times the model's norm that a change may have until some are known
 _WIDER = 10.0  # times the limit of updates: the first change of a client is long, later ones short
+_COUNTS = 0.4  # of the limit of updates, that a change counts for: it moves all clients for good
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -30,8 +31,8 @@ class ScaffoldLayer(Layer):
     ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
     with N the number of connected clients: this layer stands outside selection. A reply whose
     change does not fit the model, is not finite or far longer than the usual, is set aside as by
-    quarantine. All others are clipped to ``norm_factor`` times the usual: ``c`` is not averaged by
-    any robust aggregator. Ten times that is absurd.
+    quarantine. All others are clipped to 0.4 ``norm_factor`` times the usual, so twice by default:
+    ``c`` is not averaged by any robust aggregator. 10 ``norm_factor`` times is absurd.
     """
 
     remembers = ("control", "_sizes")
@@ -82,7 +83,7 @@ class ScaffoldLayer(Layer):
         """Take the changes of control variates out of replies, and add them up."""
         replies, sizes = self._checked(server_round, replies)
         if len(replies):
-            longest = self.norm_factor * self._sizes.median or math.inf
+            longest = _COUNTS * self.norm_factor * self._sizes.median or math.inf
             shares = np.minimum(1.0, longest / np.maximum(sizes, 1e-300))
             for name, stack in replies.stack(CONTROL).items():
                 self._sums[name] += np.tensordot(shares, stack, axes=1)

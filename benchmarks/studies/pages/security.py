@@ -18,11 +18,12 @@ _LYING = ("no attack", "they flip", "they flip and lie")
 _HEAD = """\
 # What attackers cost
 
-**In short.** Runs with strangers should set `quarantine.norm-factor=3 quarantine.count-factor=5`:
-that costs nothing where nobody attacks, and stops boosted updates and lies about the number of
-samples. Do not choose clients by dissimilarity alone, where a lie costs tens of points; under
-CosAge, which also counts ages, no loss was seen. What is attacked and what is not defended:
-[security](../security.md).
+**In short.** The default bounds cost nothing where nobody attacks, and stop updates ten times too
+large. Where clients are about equally large, set `quarantine.count-factor=5` too: four of 20 liars
+that claim 100 times their samples have most of the weight otherwise. Against updates just below the
+bounds use `clipped-mean`, or `fltrust` if the server has clean data. Do not choose clients by
+dissimilarity alone, where a lie costs tens of points; under CosAge, which also counts ages, no loss
+was seen. What is attacked and what is not defended: [security](../security.md).
 
 Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
 over seeds."""
@@ -32,9 +33,8 @@ Multi-Krum weighs what it keeps by the claimed numbers of samples, so a liar tha
 for many."""
 _ON_LIES = """\
 Rules by loss may suffer from flips alone, without any lie: a flipped model makes losses large. A
-claim to be most dissimilar cannot be told from the truth. Rules without ages choose nobody more
-than twice as often as the average (`clients.at-most`). A loss that is implausible is set aside, so
-that rules by loss leave liars out."""
+claim to be most dissimilar cannot be told from the truth; `clients.at-most` limits how often such a
+client is chosen. A loss that is implausible is set aside, so that rules by loss leave liars out."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/security-*.jsonl`.
 
@@ -79,10 +79,10 @@ def draw(folder: Path) -> Path:
 
 
 def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
-    def defended(attack: str, *defences: str) -> tuple[Trial, ...]:
+    def defended(attack: str, *defences: str, over: str = "mean") -> tuple[Trial, ...]:
         where = "nobody attacks" if attack == "none" else attack
         return tuple(
-            Trial(f"{where}, {d} - mean", spoilt, f"{attack}: {d}", f"{attack}: mean", ACCURACY)
+            Trial(f"{where}, {d} - {over}", spoilt, f"{attack}: {d}", f"{attack}: {over}", ACCURACY)
             for d in defences
         )
 
@@ -100,8 +100,8 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
     nobody, barred = AFFINITY
     return (
         Claim(
-            "Tight bounds cost nothing where nobody attacks",
-            defended("none", "tight bounds"),
+            "Bounds cost nothing where nobody attacks",
+            defended("none", "mean", "tight bounds", over="no bounds"),
             "not below",
         ),
         Claim(
@@ -109,8 +109,15 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
             defended("none", *robust),
             "not below",
         ),
-        Claim("Tight bounds stop updates ten times too large", defended(boosted, "tight bounds")),
+        Claim(
+            "Bounds stop updates ten times too large",
+            defended(boosted, "mean", "tight bounds", over="no bounds"),
+        ),
         Claim("Tight bounds stop lies about the number of samples", defended(many, "tight bounds")),
+        Claim(
+            "Robust aggregators help against updates just below the bounds",
+            defended("flipped and boosted four times", *robust, "clipped mean", "fltrust"),
+        ),
         Claim(
             "Robust aggregators help against a plain sign flip", defended("sign flipped", *robust)
         ),

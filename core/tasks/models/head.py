@@ -14,9 +14,10 @@ from ..errors import TaskError
 
 def linear_head(model: nn.Module) -> str:
     """Return the dotted name of the last layer, which must be an `nn.Linear`."""
-    names = [name for name, layer in model.named_modules() if not list(layer.children())]
-    name: str = names[-1]
-    last = model.get_submodule(name)
+    name, last = "", model
+    while children := list(last.named_children()):
+        part, last = children[-1]
+        name = f"{name}.{part}" if name else part
     if not isinstance(last, nn.Linear):
         raise TaskError(
             f"the model's last layer is {type(last).__name__} {name!r}; expected torch.nn.Linear, "

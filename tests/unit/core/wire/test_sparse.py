@@ -403,7 +403,7 @@ def test_a_long_message_does_not_make_all_others_as_long() -> None:
     body = messages[0][:-4] + bytes(2_000_000)
     messages[0] = body + zlib.crc32(body).to_bytes(4, "little")
     tracemalloc.start()
-    with pytest.raises(MalformedUpdate, match="too many"):
+    with pytest.raises(MalformedUpdate, match="bytes cannot code"):
         sparse.decode_rows(messages, 700)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

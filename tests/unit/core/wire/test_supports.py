@@ -10,6 +10,7 @@ from forager.core.wire.supports import (
     OtherModel,
     decode_signed_support,
     decode_support,
+    decode_supports,
     encode_signed_support,
     encode_support,
     encode_supports,
@@ -86,13 +87,13 @@ def test_gaps_of_any_length_survive() -> None:
 @pytest.mark.parametrize(
     ("indices", "size", "message"),
     [
-        ([], 5, "one or more"),
-        ([0.5], 5, "whole numbers"),
-        ([5], 5, "0 to 4, got 5"),
-        ([-1, 2], 5, "0 to 4, got -1"),
+        ([], 5, "0 indices"),
+        ([0.5], 5, "integers"),
+        ([5], 5, r"0\.\.4, got 5"),
+        ([-1, 2], 5, r"0\.\.4, got -1"),
         ([2, 2], 5, "increasing"),
         ([3, 1], 5, "increasing"),
-        ([0], 0, "size"),
+        ([0], 0, "got 0"),
         ([0], MAX_SIZE + 1, "size"),
     ],
 )
@@ -145,10 +146,12 @@ def test_damage_anywhere_is_noticed() -> None:
         (b"\x00\x01\x00\x00\x00\x05", 1),
         (b"\x03\x01\x00\x00\x00\x00\x80", 1),  # no such form
         (index_part([1, 2, 3]), 2),
+        (index_part([1, 2, 3]), 4),  # a run of three
         (index_part([1, 2, 3]) + b"\x00", 3),
         (index_part([1000], size=1001), 1),
         (index_part([1]), 0),
         (index_part(list(range(1001)), size=1001), 1001),
+        (b"\x02" + index_part([2, 3, 7, 9])[1:], 3),  # two runs, longer than their three members
     ],
 )
 def test_forged_messages_are_refused(body: bytes, k: int) -> None:
@@ -263,6 +266,8 @@ def test_many_supports_are_encoded_as_one_by_one() -> None:
     assert messages == [encode_support(support, 1000, TAG) for support in mixed]
     for message, support in zip(messages, mixed, strict=True):
         np.testing.assert_array_equal(decode_support(message, 1000, TAG), support)
-    assert encode_supports([], 1000, TAG) == []
+    for found, support in zip(decode_supports(messages, 1000, TAG), mixed, strict=True):
+        np.testing.assert_array_equal(found, support)
+    assert encode_supports([], 1000, TAG) == decode_supports([], 1000, TAG) == []
     with pytest.raises(ValueError, match="strictly increasing"):
         encode_supports([sparse[0], sparse[0][::-1]], 1000, TAG)

@@ -67,7 +67,7 @@ def test_pieces_give_the_same_to_the_last_bit(
     kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pieces, "_PIECE", at_once)
-    monkeypatch.setattr(pieces, "_IN_MEMORY", 2 * at_once)
+    monkeypatch.setattr(pieces, "IN_MEMORY", 2 * at_once)
     whole, metrics, (size,) = aggregated(kind, by_entry=False)
     found, same_metrics, given = aggregated(kind, by_entry=True)
     assert found.keys() == whole.keys()

@@ -181,24 +181,23 @@ def test_a_checkpoint_whose_models_are_of_another_tree_is_refused() -> None:
     assert list(fresh.leaf_models) == ["0.0", "0.1"]
 
 
-def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported() -> None:
+@pytest.mark.parametrize("when", ["asked", "training"])
+def test_who_is_on_the_blacklist_is_not_asked_and_that_is_reported(when: str) -> None:
+    """What places a client is its word, whatever it says of itself afterwards."""
     rule = split_rule(lies_allowed=1)
     side = rule.core.members(KEYS)["0.0"]
     liar = side[0]
-    reply = answer(
-        Message(RecordDict({}), dst_node_id=1, message_type="train"),
-        {
-            AFFINITY: ConfigRecord(
-                {
-                    "cohorts": ["0.0"],
-                    "rewards": [0.9],
-                    "indices": [-1],
-                    "known": [True],
-                    "serial": 1,
-                }
-            )
-        },
-    )
+    lie = {"cohorts": ["0.0"], "rewards": [0.9], "indices": [-1], "known": [True], "serial": 1}
+    message = Message(RecordDict({}), dst_node_id=1, message_type="train")
+    reply = answer(message, {AFFINITY: ConfigRecord(lie)})
+    if when == "asked":
+
+        def lying(keys: Sequence[str], kind: str, records: Any, settings: Any, read: Any) -> Any:
+            honest = asked(keys, kind, records, settings, read)
+            return honest | {liar: read(liar, row_of(reply))}
+
+        rule.place(scene_of(2, lying))
+        reply = answer(message, {AFFINITY: ConfigRecord(lie | {"rewards": [-0.9]})})
     rule.hear_one(liar, row_of(reply), START)
     seen = two_ways(side)
     seen.signals[0] = [-9.0, 9.0, 9.0]

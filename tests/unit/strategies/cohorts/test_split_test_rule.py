@@ -27,7 +27,9 @@ from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.base import MEAN, CohortSignals, Scene, asked_losses
 from forager.strategies.cohorts.split_testing import ConflictTestRule, SplitTestRule
 from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation import waiting_replies
 from forager.strategies.federation.federation import BadReply, Federation
+from forager.strategies.federation.waiting_replies import IN_MEMORY
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 
@@ -259,8 +261,12 @@ def pulling(message: Message, key: str, look: int) -> list[Message]:
     return [answer(message, records)]
 
 
+@pytest.mark.parametrize("most", [0, IN_MEMORY], ids=["on disk", "in memory"])
 @pytest.mark.parametrize("own_start", [True, False])
-def test_parts_start_from_what_their_members_trained_where_that_is_allowed(own_start: bool) -> None:
+def test_parts_start_from_what_their_members_trained_where_that_is_allowed(
+    own_start: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_replies, "IN_MEMORY", most)
     config, federation = read_config({}), Federation()
 
     def make() -> Layer:

@@ -174,6 +174,14 @@ def test_what_changed_stands_for_the_update_that_a_similarity_is_relative_to() -
     assert all(REFERENCE in settings for _, settings in asked.sent().values())
 
 
+def test_a_change_of_all_entries_is_shorter_than_the_model_with_the_same_update() -> None:
+    asked = Asked(everyone(saying(similarity=0.5)))
+    before, after = (np.full(1000, value, dtype=np.float32) for value in (1.0, 2.0))
+    asked.ask(SIMILARITY, 1, {"w": before}, {"w": before})
+    asked.ask(SIMILARITY, 2, {"w": after}, {"w": after - before})
+    assert all(CHANGE in told and REFERENCE not in told for _, told in asked.sent().values())
+
+
 def test_who_has_lost_the_model_is_sent_it_whole_at_once() -> None:
     def forgetful(message: Message, key: str, look: int = 0) -> list[Message]:
         lost = ARRAYS not in message.content

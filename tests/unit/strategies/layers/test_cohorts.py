@@ -1,3 +1,4 @@
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ from forager.strategies.cohorts.base import (
     split_into,
 )
 from forager.strategies.cohorts.update_sketches import Signal
+from forager.strategies.federation import waiting_replies
 from forager.strategies.federation.federation import BadReply, Federation
 from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
@@ -104,6 +106,26 @@ def test_children_start_from_the_parent_then_go_their_own_ways() -> None:
     assert layer.cohorts.rounds == {"0.0": 4, "0.1": 4}
     assert [event.members for event in notes.of(CohortsTrained)][-1] == {"0.0": 4, "0.1": 4}
     assert notes.of(Regrouped)[0].round == 2
+
+
+def test_a_round_holds_a_few_models_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cohorts wait for all replies: 50 of 51 MB took four gigabytes."""
+    monkeypatch.setattr(waiting_replies, "IN_MEMORY", 2**21)
+    config, keys = read_config({"num-clients": 40}), [str(key) for key in range(40)]
+    layer = Cohorts(lambda: single_model_stack(config, Federation()), OddAndEven(), Signal(8))
+    listening_to(layer)
+    model = {"layer.weight": np.zeros(2**18, dtype=np.float32)}
+    asked = list(layer.configure_train(1, to_record(model), ConfigRecord(), grid := FakeGrid(keys)))
+    replies = (
+        answer(message, honest_records(message, grid.nodes[message.metadata.dst_node_id]))
+        for message in asked
+    )
+    tracemalloc.start()
+    arrays, _ = layer.aggregate_train(1, replies)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert arrays is not None
+    assert peak < 25 * 2**20
 
 
 def test_one_of_each_cohort_trains_however_few_are_asked_for() -> None:

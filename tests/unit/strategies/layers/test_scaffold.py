@@ -115,13 +115,13 @@ def times(factor: float) -> Any:
 
 
 def test_nobody_changes_the_variate_by_many_times_the_usual() -> None:
-    """A lie that is not set aside is clipped to ``quarantine.norm-factor`` times the usual."""
+    """A lie that is not set aside counts for 0.4 ``quarantine.norm-factor`` times the usual."""
     strategy, layer, notes = stack()
     for number in (1, 2):
         one_round(strategy, to_record(MODEL), grid(**{BAD: times(-8.0)}), number)
     assert not notes.of(Quarantined)
     others = total(key for key in KEYS if key != BAD)
-    expected = 2 * (others - 5 * total([BAD])) / len(KEYS)
+    expected = 2 * (others - 2 * total([BAD])) / len(KEYS)
     assert all(np.allclose(array, expected) for array in layer.control.values())
 
 
