@@ -106,14 +106,15 @@ class Contributions:
         for rows, own in self._by_cohort():
             sent, total = self._models[rows[0]][0], float(own.sum())
             floats = [name for name, array in sent.items() if array.dtype.kind == "f"]
-            received = [self._models[row][1] for row in rows]
-            both = list(zip(own.tolist(), received, strict=True))
-            sums = {name: sum(weight * each[name] for weight, each in both) for name in floats}
+            stacks = {
+                name: np.stack([self._models[row][1][name] for row in rows]) for name in floats
+            }
+            sums = {name: np.tensordot(own, stack, 1) for name, stack in stacks.items()}
             with_all = self.loss({**sent, **{name: sums[name] / total for name in floats}})
-            for row, (weight, each) in zip(rows, both, strict=True):
-                left = total - weight
-                rest = {name: (sums[name] - weight * each[name]) / left for name in floats if left}
-                found[row] = self.loss({**sent, **rest}) - with_all
+            for place, weight in enumerate(own.tolist()):
+                left = total - weight  # of a client that is alone, what it was sent remains
+                rest = {n: (sums[n] - weight * stacks[n][place]) / left for n in floats if left}
+                found[rows[place]] = self.loss({**sent, **rest}) - with_all
         return found
 
     def _by_cohort(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
