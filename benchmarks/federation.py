@@ -75,7 +75,11 @@ class Federation:
         return [line for line in lines if "Fleet.ActivateNode] Activated" in line]
 
     def stop(self) -> None:
-        """End all of them, the SuperLink last."""
+        """End all of them: SuperNodes all at once, and the SuperLink last."""
+        for program in self.programs:
+            if program.alive and program is not self.superlink:
+                program.family()  # remembers its children, to end those that it leaves
+                program.process.terminate()
         for program in reversed(self.programs):
             program.stop()
 

@@ -67,7 +67,7 @@ def clients() -> Study:
         " Dirichlet 0.3 over 30 clients. Accuracy after the last round on the clients' own held-out"
         " fifth, as a mean over clients."
     )
-    return Study("forager-clients", "forager", setting, tuple(cells))
+    return Study("forager-clients", "forager", setting, tuple(cells), range(10))
 
 
 def parts() -> Study:

@@ -79,9 +79,9 @@ def updates() -> Study:
     setting = (
         "Digits, softmax, 20 clients, every fifth hostile, Dirichlet 1.0, everybody in every round,"
         " 20 rounds of 2 local epochs. Accuracy of the global model on clean test data. All"
-        " columns but two have the default bounds of `quarantine`. Tight bounds: the mean with"
-        " `norm-factor=3 count-factor=5`; no bounds: the mean with 1000 for both and"
-        " `weight-factor=0`."
+        " columns but two have the default bounds. Tight bounds: the mean with"
+        " `quarantine.norm-factor=3 quarantine.count-factor=5`; no bounds: the mean with 1000 for"
+        " both and `quarantine.weight-factor=0`."
     )
     return Study("security-updates", "security", setting, tuple(cells))
 

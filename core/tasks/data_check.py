@@ -115,9 +115,11 @@ def _small_tests(facts: DataFacts) -> list[str]:
         found.append("the server tests on one row; give more, or lower data.validation-share")
     single = sum(size == 1 for size in facts.client_tests)
     if single:
+        numbers = facts.kind == "regression"
+        what, instead = ("R2", "mae or rmse") if numbers else ("AUC", "accuracy")
         found.append(
-            f"{single} of {len(facts.client_tests)} clients test on one row, where R2 and AUC are "
-            "undefined; raise data.client-test-share or use mae, rmse or accuracy"
+            f"{single} of {len(facts.client_tests)} clients test on one row, where {what} is "
+            f"undefined; raise data.client-test-share or use {instead}"
         )
     return found
 

@@ -3,31 +3,21 @@
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
-from numpy.typing import NDArray
 
 from ...core.log.events import CohortFailed
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.replies import ReplyStream
+from ...core.wire.keys import NUM_EXAMPLES
+from ...core.wire.replies import Replies, ReplyStream
 from ..aggregation.running_mean import RunningMean
 from ..layers.base import Layer, load_strategy_state, strategy_state, unchanged_on_failure
 from .base import Regrouping
 from .sharing import forget_model, with_common_body, with_shared_changes
 
 _log = logging.getLogger("forager")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What members of a cohort have just trained: who, on how many samples, which models."""
-
-    keys: list[str]
-    counts: list[float]
-    models: dict[str, NDArray[Any]]
 
 
 class CohortModels:
@@ -120,14 +110,16 @@ class CohortModels:
                     states[main] = strategy_state(strategies[main])
                 self._add_strategy(cohort, states[main])
 
-    def start_from_own(self, trained: Iterable[Trained], where: Mapping[str, str]) -> None:
+    def start_from_own(
+        self, trained: Iterable[tuple[Sequence[str], Replies]], where: Mapping[str, str]
+    ) -> None:
         """Let parts of a cohort (``where``) start from what their members have just trained."""
         means: dict[str, RunningMean] = defaultdict(RunningMean)
-        for work in trained:
-            for row, (key, count) in enumerate(zip(work.keys, work.counts, strict=True)):
+        for keys, table in trained:
+            for row, (key, count) in enumerate(zip(keys, table.metrics[NUM_EXAMPLES], strict=True)):
                 if key in where and count > 0:
-                    model = {name: stack[row] for name, stack in work.models.items()}
-                    means[where[key]].add(model, {}, weight=count)
+                    model = {name: stack[row] for name, stack in table.arrays.items()}
+                    means[where[key]].add(model, {}, weight=float(count))
         for cohort, mean in means.items():
             arrays = mean.arrays
             if self.own_arrays:  # the body stays everyone's

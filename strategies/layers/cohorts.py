@@ -25,7 +25,7 @@ from ...selectors.cohorts.matching import equal_shares, proportional_shares
 from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene, asking
-from ..cohorts.cohort_models import CohortModels, Trained
+from ..cohorts.cohort_models import CohortModels
 from ..cohorts.sharing import head_names
 from ..cohorts.split_testing import SplitTestRule
 from ..cohorts.update_sketches import Signal, signal_of
@@ -180,9 +180,9 @@ class Cohorts(Layer):
             self._regroup(server_round, regrouping)
             split = seen.keys() - regrouping.keys() if self.own_start else set[str]()
             for cohort in split:
-                trained = map(self._trained, waiting.of(cohort))
                 where = self.rule.settled(dict.fromkeys(seen[cohort].keys, ""))
-                self.cohorts.start_from_own(trained, where)
+                named = ((self.federation.keys(t.nodes), t) for t in waiting.of(cohort))
+                self.cohorts.start_from_own(named, where)
         self._note(server_round, seen, seconds)
         totals = MetricRecord({**metrics.metrics, NUM_EXAMPLES: metrics.weight})
         return self.cohorts.mean(self._sizes()), totals
@@ -215,11 +215,6 @@ class Cohorts(Layer):
     def _weight(self, table: Replies) -> float:
         """Return how much replies count in what cohorts share."""
         return float(len(table) if self.equal_weights else sum(table.metrics[NUM_EXAMPLES]))
-
-    def _trained(self, table: Replies) -> Trained:
-        keys = list(self.federation.keys(table.nodes))
-        counts = [float(count) for count in table.metrics[NUM_EXAMPLES]]
-        return Trained(keys, counts, dict(table.arrays))
 
     def hear(self, server_round: int, replies: Replies) -> None:
         """Learn from late replies whose cohorts are still there; a split cohort's model is gone."""

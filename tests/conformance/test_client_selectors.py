@@ -175,7 +175,7 @@ def test_inputs_are_not_changed(name: str) -> None:
 
 
 @selectors
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_never_too_many_never_twice_never_out_of_range(name: str, data: st.DataObject) -> None:
     selector, rng = make(name), np.random.default_rng(0)
@@ -201,13 +201,18 @@ def test_works_with_nobody_and_with_one(name: str, size: int, count: int) -> Non
         assert len(positions) == min(size, count)
 
 
+@pytest.fixture(scope="module")
+def very_many() -> Candidates:
+    return crowd(100_000)
+
+
 @selectors
-def test_works_with_very_many(name: str) -> None:
-    selector, candidates = make(name), crowd(100_000)
+def test_works_with_very_many(name: str, very_many: Candidates) -> None:
+    selector = make(name)
     started = time.process_time()
-    for _ in range(3):
-        assert_sound(selector.select(candidates, 1000, np.random.default_rng(0)), 100_000, 1000)
-    assert time.process_time() - started < 10
+    for _ in range(2):  # the second time it knows them
+        assert_sound(selector.select(very_many, 1000, np.random.default_rng(0)), 100_000, 1000)
+    assert time.process_time() - started < 6
 
 
 @selectors
@@ -226,11 +231,11 @@ def test_memory_stays_bounded_over_a_long_run(name: str) -> None:
     tracemalloc.start()
     several(selector, candidates, 10, 50)
     before, _ = tracemalloc.get_traced_memory()
-    several(selector, candidates, 10, 500)
+    several(selector, candidates, 10, 200)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(json.dumps(selector.state_dict())) < 2 * size + 1000
-    assert after - before < 200_000
+    assert after - before < 80_000
 
 
 @selectors

@@ -11,6 +11,9 @@ from itertools import count
 import numpy as np
 import pytest
 from federation import eager_federation
+from forager.server_app.run_folder import RunFolder
+from forager.tools.cli.diagnose import examined
+from forager.tools.diagnose.page import diagnose
 from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 from safetensors.numpy import load_file
@@ -55,8 +58,8 @@ def play(federation, *configs):
             "num-server-rounds": 2,
             "client-selector": "all",
             "checkpoint.every": 1,
-            "round.deadline": 200.0,
-            "round.question-deadline": 200.0,
+            "round.deadline": 800.0,
+            "round.question-deadline": 800.0,
             "report": False,
             "output-dir": str(federation.folder / "runs"),
             "run-name": name,
@@ -129,3 +132,16 @@ def test_a_run_goes_on_before_where_its_devices_are(federation, played):
     assert play(federation, resumed) == [second]
     assert len(events(second, "run-started")) == 2
     assert_same(model(second), model(first))
+
+
+def test_the_devices_are_examined_as_in_any_other_run(federation):
+    folder = federation.folder / "runs" / "examined"
+    keys = {"output-dir": str(folder.parent), "run-name": folder.name, "num-clients": len(DEVICES)}
+    keys = examined({**keys, "round.min-replies": 2, "diagnose.seconds": 600.0}, 1)
+    run_id = federation.cli.submit(PROJECT, keys)
+    log = "\n".join(federation.cli.log(run_id))
+    assert wait_for_end(federation.cli, run_id).succeeded, log
+    lines, page = diagnose(RunFolder.open(folder))
+    assert "clients seen: 2; needed: 8" in lines["label skew"]
+    assert "tuning on own data" in lines["own models"]
+    assert page.exists()

@@ -78,8 +78,8 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
             "num-server-rounds": 3,
             "evaluate-every": 2,  # and after the last round
             "fraction-evaluate": 1.0,
-            "round.deadline": 200.0,
-            "round.question-deadline": 200.0,
+            "round.deadline": 800.0,
+            "round.question-deadline": 800.0,
             "output-dir": str(run.parent),
             "run-name": run.name,
         },

@@ -1,9 +1,10 @@
-"""Flower's simulation as `make run` starts it: your own task, and a run that fails."""
+"""Flower's simulation as `make run` starts it: your own task, a failed run, a killed launcher."""
 
 import os
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "integration"))
 from forager.tools.flower import run as flower_run
 from forager.tools.flower.env import FLOWER_HOME
 from own_task_page import command, prepare
-from test_flwr_run import Launcher, settings
+from test_flwr_run import Launcher, read_end, settings
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -47,3 +48,16 @@ def test_a_run_that_fails_tells_why(tmp_path):
     assert "CheckpointError" in (logs / "run.log").read_text()
     assert logs.parent == FLOWER_HOME / "runs"
     shutil.rmtree(logs)
+
+
+def test_a_killed_launcher_leaves_nothing_running(tmp_path):
+    chosen = {"num_clients": 2, "num_server_rounds": 5000, "run_name": "killed"}
+    with Launcher(tmp_path, settings(output_dir=str(tmp_path), **chosen)) as launcher:
+        launcher.wait(until="round 2/5000")
+        assert len(launcher.family()) > 3
+        launcher.process.kill()
+        deadline = time.monotonic() + 60
+        while launcher.family():
+            assert time.monotonic() < deadline, launcher.family()
+            time.sleep(0.2)
+    assert read_end(tmp_path / "killed")["reason"] == "killed"

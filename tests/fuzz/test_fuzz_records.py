@@ -64,6 +64,7 @@ SOON |= {
     "coreset.first-round": 0,
     "coreset.every": 2,
 }
+FOR_ALL_RULES = "centred-overlap"
 SPLITS = ("split-rounds", "min-participants")
 AXES = ("client-selector", "data-selector", "objective", "uplink", "privacy", "aggregator")
 
@@ -74,7 +75,7 @@ def _methods() -> dict[str, dict[str, Any]]:
     for axis in AXES:
         found |= {f"{axis}={name}": {axis: name} for name in methods(axis)}
     found["aggregator=bulyan"] |= {"num-clients": 8, "clients-per-round": 8}
-    for cohorts, similarity in product(methods("cohorts"), methods("similarity")):
+    for cohorts, similarity in _grouped():
         name, config = f"{cohorts}-{similarity}", {"cohorts": cohorts, "similarity": similarity}
         found[name] = config
         if similarity in ("centred-overlap", "signed-overlap"):
@@ -86,6 +87,17 @@ def _methods() -> dict[str, dict[str, Any]]:
     found["cosage-piggyback"] = {"client-selector": "cosage", "summary.mode": "piggyback"}
     found["ode-exact"] = {"data-selector": "ode-balanced", "ode.estimator": "exact"}
     return {name: full for name, config in found.items() if (full := _possible(config))}
+
+
+def _grouped() -> list[tuple[str, str]]:
+    """Return cohort rules with similarities: all pairs, in the suite each similarity once.
+
+    Whoever groups clients by it, what they send for a similarity is read by the same code.
+    """
+    pairs = list(product(methods("cohorts"), methods("similarity")))
+    if LONG:
+        return pairs
+    return [(c, s) for c, s in pairs if c == "similarity" or s in ("none", FOR_ALL_RULES)]
 
 
 def _possible(config: dict[str, Any]) -> dict[str, Any] | None:

@@ -55,9 +55,12 @@ def test_all_finish_together(slow: dict[str, Any]) -> None:
     assert ours.rounds[-1]["accuracy"] > same.rounds[-1]["accuracy"] - 0.05
 
 
-@pytest.mark.parametrize("more", [{}, {"model": "cnn"}, {"privacy": "local-dp"}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"model": "cnn", "local-steps": 8}, {"privacy": "local-dp"}], ids=str
+)
 def test_a_resumed_run_ends_in_the_same_model(slow: dict[str, Any], more: Any) -> None:
-    keys = {**slow, **more, "work": "by-speed", "num-server-rounds": 4, "local.check-wire": True}
+    keys = {**slow, **more, "work": "by-speed", "num-server-rounds": 3, "local.check-wire": True}
+    keys["num-clients"] = 6
     whole = run_local({**keys, "run-name": "whole"})
     half = run_local({**keys, "num-server-rounds": 2, "run-name": "half"})
     again = run_local({**keys, "resume-from": str(half.folder)})

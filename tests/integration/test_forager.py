@@ -46,7 +46,8 @@ def test_wrong_labels_are_found_and_clean_ones_are_not(tmp_path):
 
 @pytest.mark.parametrize("task", ["diabetes", "poems"])
 def test_it_runs_on_tasks_without_classes(tmp_path, task):
-    few = {"num-server-rounds": 2, "evaluate-every": 2, "task": task, "partition": "iid"}
+    few = {"num-server-rounds": 2, "evaluate-every": 2, "local-steps": 2}
+    few |= {"task": task, "partition": "iid"}
     result = run_local({**SMALL, **few, "output-dir": str(tmp_path)})
     assert result.reason == "completed"
 

@@ -1,4 +1,4 @@
-"""Sweeps and comparisons on a Ray cluster of two nodes, both of them on this machine."""
+"""Runs, sweeps and comparisons on a Ray cluster of two nodes, both of them on this machine."""
 
 import sys
 from collections.abc import Iterator
@@ -6,11 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import ray
+from forager.tools.cli.app import main as forager
 from forager.tools.experiments.compare.command import Options, run_comparison
 from forager.tools.experiments.records import Cell, SweepError, SweepRecord
 from forager.tools.experiments.results import Results
 from forager.tools.experiments.sweep import sweep
+from forager.tools.flower.plan import plan
+from ray._private import state
 from ray.cluster_utils import Cluster
+
+pytestmark = pytest.mark.timeout(900)
 
 RUNNERS = Path(__file__).parents[1] / "unit/tools/experiments"
 CELLS = [Cell("one", {"strategy": "fedavg"}), Cell("two", {"strategy": "cosage", "offset": 0.2})]
@@ -95,7 +101,7 @@ def test_a_comparison_runs_there_and_goes_on(
     assert again("there", address) == []  # nothing is left to do
 
 
-def test_an_address_that_nobody_answers_at_is_named(tmp_path: Path) -> None:
+def test_a_sweep_names_an_address_that_nobody_answers_at(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=r"cluster: 'nonsense' cannot be reached"):
         run(tmp_path / "s.jsonl", "fake_runners:steady", "nonsense")
 
@@ -104,3 +110,46 @@ def test_ray_is_named_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SweepError, match="'auto' needs Ray, which is not installed"):
         run(tmp_path / "s.jsonl", "fake_runners:steady", "auto")
+
+
+# --- A run whose clients Flower simulates there
+
+RUN = "num-clients=4 client-selector='all' num-server-rounds=2 report=false"
+
+
+def nodes_of_actors(address: str) -> set[str]:
+    """Return the nodes on which clients were simulated."""
+    ray.init(address=address, log_to_driver=False, configure_logging=False)
+    try:
+        return {actor["Address"]["NodeID"] for actor in state.actors().values()}
+    finally:
+        ray.shutdown()
+
+
+def test_clients_are_simulated_on_both_nodes(
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    # Other tests look for what runs leave behind in the usual place.
+    monkeypatch.setattr("forager.tools.flower.env.FLOWER_HOME", tmp_path / "home")
+    code = forager(["run", "--cluster", address, "-c", f"{RUN} output-dir='{tmp_path}'"])
+    said = capfd.readouterr().out
+    assert code == 0, said
+    assert f"4 simulated clients on the Ray cluster {address}" in said
+    assert "round 2/2" in said
+    assert len(nodes_of_actors(address)) == 2
+
+
+def test_a_cluster_decides_itself_how_many_cores_it_has(address: str) -> None:
+    assert "init-args-num-cpus" in plan({}).federation
+    assert "init-args-num-cpus" not in plan({}, cluster=address).federation
+
+
+@pytest.mark.parametrize("wrong", ["127.0.0.1:1", "nowhere", "127.0.0.1:x", ":99999"])
+def test_a_run_names_an_address_that_nobody_answers_at(
+    wrong: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert forager(["run", "--cluster", wrong, "-c", RUN]) == 2
+    assert f"--cluster {wrong!r} cannot be reached" in capfd.readouterr().err

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 from forager.benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
 from forager.benchmarks.cohort_runs import run_with_cohorts
 from forager.benchmarks.planted_groups import METHODS as GROUP_METHODS
@@ -27,6 +28,8 @@ from forager.tools.experiments.records import SweepRecord
 from forager.tools.experiments.results import Results
 
 OWN = ("records-lost", "corrupted")
+
+TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
 @pytest.mark.parametrize(

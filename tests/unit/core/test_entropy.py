@@ -1,6 +1,7 @@
 """Where random numbers come from: whatever protects something has one source."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from forager.core.entropy import protective
@@ -64,21 +65,24 @@ def calls(file: Path) -> list[ast.Call]:
     ]
 
 
-FILES = {
-    file.relative_to(ROOT).as_posix(): made
-    for folder in PRODUCT
-    for file in (ROOT / folder).rglob("*.py")
-    if (made := calls(file))
-}
+@cache
+def makers() -> dict[str, list[ast.Call]]:
+    """What makes generators or seeds them, by file."""
+    return {
+        file.relative_to(ROOT).as_posix(): made
+        for folder in PRODUCT
+        for file in (ROOT / folder).rglob("*.py")
+        if (made := calls(file))
+    }
 
 
 def test_every_generator_is_known_and_may_be_predictable() -> None:
     """A new one is either listed with a reason, or comes from ``core.entropy``."""
-    assert set(FILES) == set(PREDICTABLE)
+    assert set(makers()) == set(PREDICTABLE)
 
 
 def test_unpredictable_numbers_come_from_one_place() -> None:
-    unseeded = [file for file, made in FILES.items() if any(not call.args for call in made)]
+    unseeded = [file for file, made in makers().items() if any(not call.args for call in made)]
     assert unseeded == []
 
 

@@ -40,7 +40,11 @@ def test_sound_data_are_not_talked_about() -> None:
         ),
         ({"x": FLAT * [1, 5000], "columns": ["age", "dose"]}, "column 'dose' .* as column 'age'"),
         ({"test_size": 1}, "the server tests on one row"),
-        ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where R2 and AUC"),
+        ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where AUC is"),
+        (
+            {"kind": "regression", "client_tests": [1, 4, 1]},
+            "one row, where R2 is undefined; raise data.client-test-share or use mae or rmse",
+        ),
         ({"owners": 25, "client_tests": [3] * 10}, "25 owners share 10 clients; set num-clients"),
         ({"class_counts": [[3, 0, 0], [1, 1, 1]]}, "1 of 2 clients lack a class; .* are 1 of 3"),
         (
