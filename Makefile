@@ -139,7 +139,7 @@ docs: $(STAMP) ## Build the documentation into site/
 
 bench: $(STAMP) ## Measure speed, as ratios to other ways of doing the same
 	$(BIN)/python -m forager.benchmarks.speed $(ARGS)
-	$(BIN)/python -m forager.benchmarks.methods_speed $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m forager.benchmarks.methods_speed $(ARGS)
 	$(BIN)/python -m forager.benchmarks.round_trace
 	$(BIN)/python -m forager.benchmarks.general_path
 	$(BIN)/python -m forager.benchmarks.memory

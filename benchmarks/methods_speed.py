@@ -2,7 +2,8 @@
 
 ``python -m forager.benchmarks.methods_speed`` prints a table of two set-ups: 1,000 small clients,
 of which 100 train, and 30 uneven ones with a larger model, of which 10 train. With ``--record`` it
-is kept in ``benchmarks/records/methods.jsonl`` and shown in ``docs/results/speed.md``.
+is kept in ``benchmarks/records/methods.jsonl`` and shown in ``docs/results/speed.md``. Set
+``OMP_NUM_THREADS=1``: the CPU time of numpy's other threads, which mostly wait, would count too.
 
 Each preset takes turns with FedAvg. A turn is a whole number of times five rounds, because IOS
 compares clients every fifth round; the first turn, in which things are set up, does not count.

@@ -14,7 +14,8 @@ METHODS = (
         rule="strategies.cohorts.similarity:SimilarityRule",
         sends=("update",),
         releases=("who is in which cohort",),
-        models_per_virtual_client=4.6,
+        models_per_reply=1.0,
+        models_per_virtual_client=3.6,
         needs=("a similarity",),
     ),
     Method(

@@ -27,7 +27,7 @@ def clipped_mean(updates: Vector, weights: Vector) -> Vector:
     [-0.5, 3.5]
     """
     weights = np.minimum(weights, _HEAVIEST * np.median(weights))
-    norms = np.linalg.norm(updates, axis=1)
+    norms = np.sqrt(np.vecdot(updates, updates))  # without a copy of all updates
     factors = np.minimum(np.median(norms), norms) / np.where(norms, norms, 1.0)
     return np.asarray((weights * factors / weights.sum()) @ updates)
 

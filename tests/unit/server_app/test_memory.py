@@ -40,6 +40,21 @@ def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(
     assert f"about {gigabytes} of memory, and has 2.0 GB" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "gigabytes"),
+    [
+        ({"aggregator": "krum"}, "8.8 GB"),
+        ({"aggregator": "bulyan"}, "13.5 GB"),
+        ({"aggregator": "clipped-mean"}, "8.8 GB"),
+        ({"aggregator": "fltrust"}, "8.8 GB"),
+        ({"strategy": "ios"}, "3.8 GB"),
+    ],
+)
+def test_so_is_one_with_devices(keys: dict[str, Any], gigabytes: str) -> None:
+    with pytest.raises(ConfigError, match=f"about {gigabytes} of memory, and has 2.0 GB"):
+        check_memory(read_config({**ALL, **keys}), MODEL, FakeGrid(KEYS))
+
+
 @pytest.mark.parametrize("aggregator", ["median", "trimmed-mean"])
 def test_replies_of_devices_wait_on_disk_where_entries_are_aggregated_one_by_one(
     aggregator: str,
@@ -47,7 +62,7 @@ def test_replies_of_devices_wait_on_disk_where_entries_are_aggregated_one_by_one
     check_memory(read_config({**ALL, "aggregator": aggregator}), MODEL, FakeGrid(KEYS))
 
 
-@pytest.mark.parametrize("keys", [{}, {"strategy": "scaffold"}, {"downlink": "changes"}])
+@pytest.mark.parametrize("keys", [{}, {"strategy": "scaffold"}, {"strategy": "forager"}])
 def test_what_devices_keep_is_not_the_servers(keys: dict[str, Any]) -> None:
     check_memory(read_config({**ALL, **keys}), MODEL, FakeGrid(KEYS))
 
