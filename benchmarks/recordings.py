@@ -32,7 +32,7 @@ SIDE_BY_SIDE = {  # on the live page
 }
 _WIDEST = 110  # columns
 _REPORT = {"x": 0, "y": 0, "width": 1000, "height": 952, "scale": 1}
-_LIVE = {"x": 0, "y": 0, "width": 1200, "height": 685, "scale": 1}
+_LIVE = {"x": 0, "y": 0, "width": 1200, "height": 616, "scale": 1}
 _COLOURS = 64  # of a page's picture: a fifth of its bytes, and no difference to be seen
 
 

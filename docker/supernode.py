@@ -41,13 +41,14 @@ _REASONS = {
     ),
     r"certificate is not yet valid": "this device's clock is behind. Set it, best by NTP",
     r"mismatch, certificate is not valid": (
-        "the server's certificate does not name {server}. On the server: add the name to "
-        "SERVER_NAMES in docker/.env, then docker/forager.sh server and docker/forager.sh compose "
-        "restart superlink"
+        "the server's certificate does not name {server}. On the server: give it by "
+        "--name to forager server (with Docker: add it to SERVER_NAMES in docker/.env, then "
+        "docker/forager.sh server and docker/forager.sh compose restart superlink)"
     ),
     r"CERTIFICATE_VERIFY_FAILED|issuer certificate|self.signed certificate|signature failure": (
-        "{credentials}/ca.crt is not of the server at {server}. On the server: docker/forager.sh "
-        "ca > ca.crt; here: docker/forager.sh device-key < ca.crt"
+        "{credentials}/ca.crt is not of the server at {server}. Copy ca.crt from the "
+        "server and give it by --ca (with Docker: docker/forager.sh ca > ca.crt there, "
+        "docker/forager.sh device-key < ca.crt here)"
     ),
     r"404 Not Found.*/v1/fleet": (
         "the server at {server} has Flower 1.39 or older, and this device flwr {version}, which "
@@ -56,8 +57,9 @@ _REASONS = {
     ),
     r"code: 2004": (
         "the server does not let this key in. If the device crashed a moment ago, it will within a "
-        "minute: nothing to do. Else the key is not enrolled or was revoked: look at "
-        "docker/forager.sh list on the server; there, docker/forager.sh add {name} < {name}.pub"
+        "minute: nothing to do. Else the key is not registered or was revoked. On the server: flwr "
+        "supernode register {name}.pub forager --name {name} (with Docker: docker/forager.sh list, "
+        "docker/forager.sh add {name} < {name}.pub)"
     ),
 }
 # Flower ends silently where the server does not accept the time of day that it signs.

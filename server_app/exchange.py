@@ -113,7 +113,7 @@ class Lessons:
                 _log.warning(
                     "%d rounds waited for client %s, %.0f s in the last one, %.0f s for half of "
                     "the clients: with round.over-commit = 0.1 they need not wait for the slowest",
-                    *(_OFTEN, self._federation.called(client), longest, seconds.median),
+                    *(_OFTEN, self._federation.roster.called(client), longest, seconds.median),
                 )
 
     def note(
@@ -127,7 +127,7 @@ class Lessons:
                 alike.setdefault(reason, []).append(client)
         for reason, clients in alike.items():
             others = f" and {len(clients) - 1} others" if clients[1:] else ""
-            told = (self._federation.called(clients[0]), others, exchange.kind, reason[:300])
+            told = (self._federation.roster.called(clients[0]), others, exchange.kind, reason[:300])
             _log.warning("client %s%s failed at %s: %s", *told)
         self._federation.note(
             Exchanged(

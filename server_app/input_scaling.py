@@ -87,7 +87,7 @@ def find_scaling(loop: Loop, config: RunConfig, width: int) -> str:
         problem = f"data.scale: {count} clients reported mean and spread, {needed} are needed"
         if failed:
             client, reason = next(iter(failed.items()))
-            problem += f"; client {loop.federation.called(client)}: {reason[:300]}"
+            problem += f"; client {loop.federation.roster.called(client)}: {reason[:300]}"
         elif loop.federation.last_refusal:
             problem += f"; {loop.federation.last_refusal}"
         if hopeless >= _HOPELESS or waited >= config.round.give_up_after:

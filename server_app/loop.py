@@ -226,7 +226,7 @@ class Loop:
         received = sum(map(len, kept))
         if received < self.plan.min_replies:
             assert self.train_exchange is not None
-            least, called = self.plan.min_replies, self.federation.called
+            least, called = self.plan.min_replies, self.federation.roster.called
             raise RoundFailed(self.train_exchange.shortfall(received, least, called))
         with unchanged_on_failure(self.strategy):
             arrays, metrics = self._aggregate(server_round, ReplyStream(chain(late, kept, tables)))

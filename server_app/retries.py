@@ -60,7 +60,7 @@ class Patience:
 
     def __init__(self, plan: LoopPlan) -> None:
         self._plan = plan
-        self._told_what_to_check = False
+        self._told_what_to_check, self._said = False, ""
         self.begin()
 
     def begin(self) -> None:
@@ -96,7 +96,9 @@ class Patience:
         if lonely and waited >= _LONELY and not self._told_what_to_check:
             self._told_what_to_check = True
             _log.warning(why_nobody_connects())
-        _log.warning("round %d is tried again: %s", server_round, failure)
+        if (told := f"round {server_round} is tried again: {failure}") != self._said:
+            self._said = told
+            _log.warning("%s", told)
         time.sleep(min(_PAUSE, most))
 
 

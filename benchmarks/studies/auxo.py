@@ -179,7 +179,7 @@ def forgetful() -> Study:
         ]
     setting = (
         "Planted groups as above, `auxo` with low thresholds (clusters from round 2, splits"
-        " from round 4, 3 participants per part), so that it splits in a run of this size. Before"
+        " from round 4, 3 participants per part), low enough for a run of this size. Before"
         " each training a client has lost its affinity records with this probability."
     )
     return Study("auxo-lost", "auxo", setting, tuple(cells))

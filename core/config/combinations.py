@@ -7,7 +7,6 @@ from ..methods.base import Method
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
 from ..methods.privacy import Dp
-from ..methods.stream import StreamMethod
 from ..tasks.own_app import PREFIX
 from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
@@ -15,11 +14,14 @@ from .sections import AUTO
 
 Found = list[Method]
 
-# With a buffer (FedBuff): those that need only the replies of a round, and have been tested.
+# With a buffer (FedBuff): those that have been tested, and why the others cannot.
 _WITH_BUFFER = {
-    "cohorts": ("none", "split-test", "conflict-test", "ifca", "cfl"),
-    "objective": ("sgd", "prox", "gce", "sce"),
-    "privacy": ("none", "local-dp"),
+    "cohorts": (
+        ("none", "split-test", "conflict-test", "auxo", "ifca", "cfl"),
+        "it needs updates of the same model, or may dissolve the cohort that a client trains for",
+    ),
+    "objective": (("sgd", "prox", "gce", "sce"), "it corrects by the models of the last round"),
+    "privacy": (("none", "local-dp"), "it accounts for rounds whose clients are drawn anew"),
 }
 
 
@@ -178,13 +180,10 @@ def _of_earlier_rounds(what: str, config: RunConfig) -> list[str]:
     if config[CohortSettings].share not in ("auto", "none"):
         told = f"cohort.share = {config[CohortSettings].share!r}"
         problems.append(f"{what}: {told} needs the cohorts' rounds to end together; use 'none'")
-    allowed = dict(_WITH_BUFFER)
-    found = methods("data-selector").values()
-    allowed["data-selector"] = tuple(m.name for m in found if not isinstance(m, StreamMethod))
-    for axis, names in allowed.items():
+    for axis, (names, why) in _WITH_BUFFER.items():
         if axes[axis] not in names:
-            listed = ", ".join(names)
-            problems.append(f"{what}: {axis} = {axes[axis]!r}; allowed are {listed}")
+            told = f"{axis} = {axes[axis]!r} cannot use updates of earlier rounds: {why}"
+            problems.append(f"{what}: {told}; use {', '.join(names)}")
     return problems
 
 

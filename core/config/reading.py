@@ -135,6 +135,7 @@ _BETTER = {  # wording, instead of pydantic's
     "less than or equal to": "at most",
     "greater than": "above",
     "less than": "below",
+    "a valid integer": "a whole number",
 }
 
 

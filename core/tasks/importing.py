@@ -14,5 +14,6 @@ def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises
-        told = one_line(error) if isinstance(error, ImportError | AttributeError) else repr(error)
+        plain = isinstance(error, ImportError | AttributeError)
+        told = one_line(error) if plain else f"{type(error).__name__}: {one_line(error)}"
         raise TaskError(f"{key} = {name!r} cannot be imported: {told}; use {wanted}") from error

@@ -286,11 +286,25 @@ class PoolData:
     def _classes_of_pool(self) -> tuple[int, str]:
         """Return how many classes there are before noise; 0 and why if only the device knows."""
         if self.spec.num_classes or self.own is not None:
-            return self.spec.num_classes, "the task's own problem does not say"
+            fault = f"task = {self.spec.task!r}: the model does not end in an nn.Linear"
+            return self.spec.num_classes or self._outputs_of_own_model(), fault
         try:
             return self._raw.num_classes, ""
         except TaskError as error:
             return 0, str(error)
+
+    def _outputs_of_own_model(self) -> int:
+        """Return how many outputs the model of a user's own problem has; 0 if none is seen."""
+        from .models import build_model
+        from .models.head import split_at_head
+        from .models.own import of_problem
+
+        own = of_problem(self.own) if self.spec.model == "auto" else None
+        try:
+            model = own and build_model(own, (), 1, seed=self.spec.seed)
+            return split_at_head(model)[1].out_features if model else 0
+        except TaskError:
+            return 0
 
     @property
     def _pool_problem(self) -> Problem | None:

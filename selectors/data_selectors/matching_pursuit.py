@@ -21,7 +21,7 @@ samples chosen so far:
 - ``plain-mean``: ``r = (k + 1) G - sum_j g_j``, what the next gradient would have to be for the
   plain mean of those chosen to equal G. Training without weights uses this mean. All weights are
   the same, ``1 / k``; there is nothing to solve.
-- ``printed``: ``r_k = sum_j w_j g_j - r_{k-1}`` from ``r_0 = G``, Alg. 2 to the letter. It changes
+- ``printed``: ``r_k = sum_j w_j g_j - r_{k-1}`` from ``r_0 = G``, Alg. 2 as printed. It changes
   its sign with every step.
 
 With ``mean`` and ``total`` a ridge of zero makes the norm of the residual fall with every sample. A

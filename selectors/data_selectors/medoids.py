@@ -170,7 +170,7 @@ def crust(gradients: ArrayLike, budget: int, radius: float) -> Positions:
     Noisy Labels*, 2020. Greedy maximisation of ``sum_i max_{j in S} (d_0 - d_ij)`` with Euclidean
     distances of gradients. Here the constant d_0 is the radius, and what is farther counts as not
     covered at all: a mislabelled sample far from all others is worth little. With a radius larger
-    than all distances this is the paper's rule to the letter.
+    than all distances this is exactly the paper's rule.
 
     - ``gradients`` (shape (n, d)): one row per sample. Rows that are not finite are neither chosen
       nor covered.

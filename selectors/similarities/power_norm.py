@@ -34,7 +34,7 @@ class Reference:
 
     - ``u`` (shape (d,)): the reference: the previous global update.
     - ``p``: which norm, at least 1.
-    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 to the letter (see the top
+    - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 as printed (see the top
       of this file).
 
     >>> Reference([1, 2, 3]).similarities([[2, 4, 6], [-1, -2, -3], [0, 0, 0]]).tolist()

@@ -129,7 +129,7 @@ class Federation(Stateful):
         for reason, keys in news.items():
             self.note(LeftOut(count=len(keys), clients=keys[:_MOST_NAMED], reason=reason))
             more = len(keys) - _SHOWN
-            names = ", ".join(map(self.called, keys[:_SHOWN])) + (
+            names = ", ".join(map(self.roster.called, keys[:_SHOWN])) + (
                 f" and {more} more" if more > 0 else ""
             )
             told = (len(keys), len(nodes), names, reason)
@@ -153,10 +153,6 @@ class Federation(Stateful):
     def key(self, node_id: int) -> str:
         """Return the stable name of a client."""
         return self.roster.key(node_id)
-
-    def called(self, key: str) -> str:
-        """Return what lines for people call a client."""
-        return self.roster.called(key)
 
     def keys(self, nodes: Iterable[int]) -> Sequence[str]:
         """Return the stable names of clients."""
@@ -309,7 +305,9 @@ class Federation(Stateful):
         if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
             self.strikes[key] += 1
         told = shorten(reason, _LONGEST_REASON)
-        self.last_refusal = f"client {self.called(key)}: {told}"
+        self.last_refusal = f"client {self.roster.called(key)}: {told}"
+        if self.strikes[key] == 1 and len(self.strikes) <= _SHOWN:
+            _log.warning("a reply is set aside, %s", self.last_refusal)
         self.note(Quarantined(round=server_round, client=key, reason=told))
 
     def note(self, event: Event) -> None:

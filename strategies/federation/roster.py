@@ -205,11 +205,9 @@ class Roster:
     def identify(self, grid: Grid, timeout: float, *, persist: bool = False) -> None:
         """Ask nodes that are not known yet, once each, what they call themselves.
 
-        A seeded choice repeats only over keys that do, and a client is to be called by one name
-        from its first round on. Those that do not answer in time go by their public key or node id
-        until a reply says more. With ``persist`` those that gave no answer are asked again later,
-        less and less often: needed where a client takes part only once it is known, as no other
-        reply will come from it.
+        Those that do not answer in time go by their public key or node id until a reply says more.
+        With ``persist`` they are asked again, less and less often: needed where a client takes part
+        only once it is known.
         """
         self._look(grid)
         nodes = as_sequence(grid.get_node_ids())

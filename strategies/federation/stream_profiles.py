@@ -101,13 +101,9 @@ class StreamProfiles(Stateful):
                 self._empty[key] = [times, server_round + rest(times)]
 
     def velocities(self) -> dict[str, list[float]]:
-        """Return how fast labels come to clients where some do, in the order of the keys.
+        """Return how fast labels come to clients, in the order of the keys, for reading only.
 
-        The lists are for reading only.
-
-        A device that really sees most of the data counts for as much. One whose claims proved wrong
-        counts for at most some times the usual: it could otherwise steer the plan, the weights of
-        the classes and the estimate by itself.
+        Only a device whose claims proved wrong is limited, to some times the usual.
         """
         if self._ordered.keys() != self._smooth.keys():
             self._ordered = dict.fromkeys(sorted(self._smooth, key=key_order))

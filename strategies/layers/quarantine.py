@@ -52,13 +52,10 @@ class SentModel:
 class QuarantineLayer(Layer):
     """Check every reply against what its client was sent.
 
-    Set aside are: a reply nobody asked for, a second reply of one client, missing or surplus
-    records, other array names, shapes or types than were sent, values that are not finite, example
-    counts that are no whole numbers of at least 1 (of streams, fractions are), and updates larger
-    than ``norm_factor`` times the median of what all clients sent in the rounds before (in the
-    first: of all its replies), or more where honest updates differ that much by themselves
-    (:class:`UsualSize`); likewise example counts above ``count_factor`` times the usual. Each is
-    written to the journal and counted against its client.
+    Set aside are replies that nobody asked for, second replies, other records, names, shapes or
+    types than were sent, values that are not finite, example counts below 1 (of streams, fractions
+    are fine) or above ``count_factor`` times the usual, and updates larger than ``norm_factor``
+    times the usual (:class:`UsualSize`). Each is noted and counted against its client.
     """
 
     remembers = ("_norms", "_counts", "federation")
@@ -191,7 +188,8 @@ class QuarantineLayer(Layer):
             if examples > most:
                 outliers[row] = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
             elif norms[row] > limit:
-                outliers[row] = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+                told = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
+                outliers[row] = f"{told} (quarantine.norm-factor)"
         return outliers
 
     def _asked(self, table: Replies) -> dict[int, str]:

@@ -222,7 +222,8 @@ class Selection(Layer):
     def _say_if_empty(self, server_round: int) -> None:
         """Say that a round trains nobody, and fail if that has happened too often in a row."""
         self._empty += 1
-        _log.warning("round %d: no client is available to train", server_round)
+        if self._empty == 1:
+            _log.warning("round %d: no client is available to train", server_round)
         if self.part.empty_rounds and self._empty >= self.part.empty_rounds:
             raise NobodyTrained(f"{self._empty} rounds in a row trained nobody")
 

@@ -35,6 +35,7 @@ class SparseUplink(Layer):
         super().__init__(inner)
         self.density = density
         self.values = values
+        self.asked: dict[str, Any] = {DENSITY: density, VALUES: values}  # what messages say
         self._sparse = self._dense = 0  # bytes of this round
 
     @classmethod
@@ -49,17 +50,12 @@ class SparseUplink(Layer):
     ) -> Iterable[Message]:
         """Set how much clients send, unless whole models are smaller."""
         sizes = [a.size for a in from_record(arrays).values() if a.dtype.kind == "f"]
-        asked = self.asked
-        if self.most_bytes(sizes) + sum(map(value_bytes, asked.values())) < record_bytes(arrays):
-            config.update(asked)
+        told = sum(map(value_bytes, self.asked.values()))
+        if self.most_bytes(sizes) + told < record_bytes(arrays):
+            config.update(self.asked)
         elif server_round == 1:
             _log.info("clients send whole models: the model is too small for a shorter uplink")
         return super().configure_train(server_round, arrays, config, grid)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What each message says about the reply."""
-        return {DENSITY: self.density, VALUES: self.values}
 
     def most_bytes(self, sizes: Sequence[int]) -> int:
         """Return what an update of arrays of these sizes takes at most."""
@@ -136,12 +132,9 @@ class Int8Uplink(SparseUplink):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":
         """Return the layer that a config describes."""
-        return cls(inner)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """What each message says about the reply."""
-        return {VALUES: "int8"}
+        layer = cls(inner)
+        layer.asked = {VALUES: "int8"}
+        return layer
 
     def most_bytes(self, sizes: Sequence[int]) -> int:
         """Return what an update of arrays of these sizes takes."""

@@ -60,17 +60,11 @@ class _Heard:
 class Streams(Layer):
     """Coordinate what clients keep of their streams.
 
-    It wraps client selection, so that clients can go on collecting while others train. Clients that
-    are not known yet are asked for their profile (capacity, samples of each label per round). Who
-    is away for some rounds stays known (see :class:`StreamProfiles`). For a rule that follows a
-    plan, a new plan is made when clients join or are gone for good, or when velocities have drifted
-    (see :class:`StoragePlan`); it goes out with training messages, as does the estimate of the
-    global gradient.
-
-    Without ``ode``, clients only report what they store. Its estimator "exact" is an oracle that
-    asks everyone for the gradient of all its data in every round. If they are ``private``, they say
-    nothing of their streams but a gradient with noise: nobody is asked for a profile, there is no
-    plan, and all count the same in the estimate.
+    It wraps client selection: clients go on collecting while others train. New clients are asked
+    for their profile (:class:`StreamProfiles`). A plan (:class:`StoragePlan`) is made anew when
+    clients join, leave, or their velocities drift; training messages carry it and the estimate of
+    the global gradient. The estimator "exact" is an oracle. With ``private`` clients there are no
+    profiles and no plan, only gradients with noise.
     """
 
     remembers = ("profiles", "gradient", "plan", "_shares", "_sizes", "_speeds")

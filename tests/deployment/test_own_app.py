@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from federation import START_SECONDS, listens
 from forager.tools.flower.env import PROGRAMS, PROJECT, environment
@@ -23,6 +24,8 @@ def test_three_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
     where = ["--state-dir", str(tmp_path / "server")]
     ports = ["--port", str(fleet), "--control-port", str(control)]
     programs: list[Program] = []
+    mine = tmp_path / "mine.npz"  # one device brings its own samples, as the app's README has it
+    np.savez(mine, x_train=np.eye(2, dtype=np.float32).repeat(20, 0), y_train=[0] * 20 + [1] * 20)
 
     def start(name: str, *arguments: str) -> Program:
         log = tmp_path / f"{name}.log"
@@ -36,7 +39,7 @@ def test_three_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
         for number in (1, 2, 3):
             own = ["--state-dir", str(tmp_path / f"node-{number}"), "--port", str(free_port())]
             own += ["--ca", str(tmp_path / "server" / "ca.crt"), "--name", f"node-{number}"]
-            own += ["--partition", f"{number}/3"]
+            own += ["--partition", f"{number}/3"] if number < 3 else ["--data", str(mine)]
             made = subprocess.run(
                 [*FORAGER, "node", f"localhost:{fleet}", *own, "--unit"],
                 cwd=app,
@@ -45,7 +48,7 @@ def test_three_nodes_train_an_app_of_somebodys_own(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
             )
-            assert f"--partition={number}/3" in made.stdout
+            assert (f"--partition={number}/3" if number < 3 else f"--data={mine}") in made.stdout
             public = tmp_path / f"node-{number}" / f"node-{number}.pub"
             register = ["supernode", "register", str(public), "forager", "--name", public.stem]
             subprocess.run([PROGRAMS / "flwr", *register], env=env, check=True)

@@ -106,6 +106,8 @@ OPEN: dict[str, dict[str, Any]] = {
     "random": {},
     "top-k": {"client-selector": "cosage", "uplink": "top-k", "aggregator": "fedyogi"},
     "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
+    "auxo": {"strategy": "auxo", "auxo.first-split": 2, "auxo.min-participants": 1},
+    "ode": {"strategy": "ode", "stream.capacity": 5},
     "by wire": {"local.check-wire": True, "downlink": "changes"},
 }
 

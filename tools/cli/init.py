@@ -53,7 +53,7 @@ def write_app(folder: Path) -> list[Path]:
 def _problem(folder: Path) -> str:
     name = folder.name
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
-        return f"Flower takes names of small letters, digits and hyphens, at most {_LONGEST}"
+        return f"an app's name has lower-case letters, digits and hyphens, at most {_LONGEST}"
     if name.replace("-", "_") in sys.stdlib_module_names or name == "forager":
         return "a module of this name exists already; choose another name"
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

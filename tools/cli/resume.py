@@ -40,7 +40,7 @@ def resume(
     from ...core.config import ConfigError
     from ...server_app.resume import DEVICES, LOCAL, RUNS_ON, is_model
     from ...server_app.run_folder import RunFolder
-    from ..flower.env import superlink_name
+    from ..flower.env import app_settings, superlink_name
     from ..report.formatting import run_command
     from ..trust import check_trusted
 
@@ -61,15 +61,18 @@ def resume(
         )
     asked = read_overrides(run_config)
     config = RunFolder(folder).read_config()
-    saved = config.get("overrides", {})
-    same = {key: value for key, value in saved.items() if key != "output-dir"}
+    saved, here = config.get("overrides", {}), app_settings()
+    # What the app in this folder sets otherwise, the run may have had by default.
+    same = {key: config[key] for key in here if config.get(key, here[key]) != here[key]}
+    same |= {key: value for key, value in saved.items() if key != "output-dir"}
     if config.get(RUNS_ON) == DEVICES:
-        there = {**same, **asked, "resume-from": str(where.resolve())}
+        there = {key: value for key, value in same.items() if here.get(key) != value}
+        there |= {**asked, "resume-from": str(where.resolve())}
         raise ConfigError(
             f"{folder} is a run on devices, and forager resume would simulate their clients. "
             "To continue it there, with the name of its SuperLink:\n  "
             + run_command(there, f"flwr run . {superlink_name()} --stream")
         )
     check_trusted(folder, {k: v for k, v in same.items() if k not in asked}, trust)
-    here = local or config.get(RUNS_ON) == LOCAL
-    raise Exit(trained({**same, **asked, "resume-from": str(where)}, local=here)[0])
+    local = local or config.get(RUNS_ON) == LOCAL
+    raise Exit(trained({**same, **asked, "resume-from": str(where)}, local=local)[0])

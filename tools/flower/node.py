@@ -49,7 +49,7 @@ class Device:
             write_atomically(self.state / "ca.crt", ca.read_bytes())
         if fresh:
             print(
-                f"{self.name}: its key was made. Copy {public} to the server, and there:\n"
+                f"A key was made for {self.name}. Copy {public} to the server and run there:\n"
                 f"  flwr supernode register {public.name} forager --name {self.name}",
                 file=sys.stderr,
             )

@@ -42,7 +42,7 @@ def sentences(lines: Sequence[str], first: int = 3) -> str:
     )
     if len(lines) == first + 1:  # a fold takes as much room as a line
         shown, rest = shown + rest, ""
-    more = fold("More in words", f'<ul class="story">{rest}</ul>') if rest else ""
+    more = fold("More details", f'<ul class="story">{rest}</ul>') if rest else ""
     return f'<ul class="story">{shown}</ul>{more}'
 
 

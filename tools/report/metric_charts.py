@@ -72,7 +72,7 @@ def _caption(metric: Metric, history: History) -> str:
     )
     known = history.last(Baseline)
     if known is not None and known.metrics.get(metric.name) is not None:
-        text += " The dashed line is what the same answer to everything would reach."
+        text += " The dashed line is what a constant answer would reach."
     if history.series(f"clients-{metric.name}-worst-10")[0]:
         text += " A wide band means that the model serves some clients far better than others."
     return text

@@ -234,8 +234,8 @@ ANSWER = (
     ),
     (
         "With the paper's thresholds `auxo` finds two groups but not four in runs of this size, "
-        "and gains nothing over FedYogi on data by user; it needs its clients' records, and "
-        "loses the groups as they lose these."
+        "and on data by user gains at most a point over FedYogi, within chance (UCI-HAR); it needs "
+        "its clients' records, and loses the groups as they lose these."
     ),
     (
         "Use `split-test` if you suspect groups: without them it stays at one model and costs "

@@ -21,7 +21,7 @@ def load_device_data(
     raw = hugging_face.load_device(path, spec) if tables else load_device_file(path)
     problem = problem or chosen_problem(spec, raw)
     if not classes and problem.kind not in _SAYS_ITSELF:
-        raise TaskError(f"{fault}; with only the device's own data at hand, set data.num-classes")
+        raise TaskError(f"{fault}; a device sees only its own classes: set data.num-classes")
     after = classes_after_noise(spec, classes)
     checked = tidied(replace(raw, num_classes=after), path, problem)
     return replace(checked, num_classes=classes or checked.num_classes)

@@ -97,6 +97,7 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
         what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
+            + (" Has it no rows?" if "no data" in str(error) else "")
         ) from error
 
 
@@ -156,7 +157,9 @@ class _Columns:
         self.spec, names = spec, list(data.column_names)
         self._target = spec.target_column or next((n for n in _TARGETS if n in names), "")
         if self._target not in names:
-            raise invalid("target_column", spec.target_column, f"one of {', '.join(names)}")
+            apart = "; separate columns by commas" if ";" in "".join(names) else ""
+            allowed = f"one of {', '.join(names)}{apart}"
+            raise invalid("target_column", spec.target_column, allowed)
         if spec.user_column and spec.user_column not in names:
             raise invalid("user_column", spec.user_column, f"one of {', '.join(names)}")
         others = [n for n in names if n not in (self._target, spec.user_column)]
@@ -210,5 +213,8 @@ def _values(data: Dataset, name: str) -> NDArray[Any]:
         )
     column = np.stack(values) if values else np.zeros((0, 1), dtype=np.float32)
     if column.dtype.kind not in "fiub":
-        raise TaskError(f"column {name!r} is {column.dtype}; inputs must be numbers or images")
+        what = (
+            f"holds text, such as {str(column[0])!r}" if column.dtype.kind == "U" else column.dtype
+        )
+        raise TaskError(f"column {name!r}: {what}; inputs must be numbers or images")
     return column

@@ -69,8 +69,6 @@ def read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...]
         raise TaskError(f"{path}: cannot be read as an .npz file of arrays ({error})") from error
     missing = [name for name in required if name not in arrays]
     if missing:
-        raise TaskError(
-            f"{path}: lacks {', '.join(missing)}; "
-            f"it holds {', '.join(sorted(present)) or 'nothing'}, and needs {', '.join(required)}"
-        )
+        held = ", ".join(sorted(present)) or "nothing"
+        raise TaskError(f"{path}: lacks {', '.join(missing)}; it holds {held}")
     return arrays

@@ -61,10 +61,9 @@ class Classification(Problem):
                 "label per sample (set data.kind for other problems than classification)"
             )
         if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and (array % 1 != 0).any()):
-            raise TaskError(
-                f"{name} is {array.dtype}; labels must be whole numbers (or set "
-                "data.kind = 'regression')"
-            )
+            text = "number the classes 0, 1, 2, ..." if array.dtype.kind in "USO" else ""
+            how = text or "for targets that are no classes set data.kind = 'regression'"
+            raise TaskError(f"{name} is {array.dtype}; labels must be whole numbers ({how})")
         return array.reshape(-1).astype(np.int64)
 
     def num_outputs(self, *targets: NDArray[Any]) -> int:

@@ -41,16 +41,12 @@ class _File(NamedTuple):
 class FolderStream:
     """Samples in the files of a folder, in the order in which they were written.
 
-    ``.npz`` files hold arrays ``x`` and ``y``. ``.npy`` files, of one input or several, and images
-    lie in a sub-folder for their class, named by its number or one of the given names. A file is
-    read once; one that is replaced is a new one. A file that cannot be read is perhaps still being
-    written: it is tried again when it has changed. Keys are made of the samples' content, so that a
-    copy of a file brings nothing new.
-
-    How fast labels come is measured in rounds. Of files whose times lie further apart than the
-    rounds that passed, as at the first contact with a folder that has long been filling, only what
-    falls into that many rounds is counted. A contact reads no further file after ``limit`` samples,
-    and none that has not been left alone for ``settle`` seconds.
+    ``.npz`` files hold arrays ``x`` and ``y``; ``.npy`` files and images lie in a sub-folder for
+    their class, named by its number or one of the given names. A file is read once, again when it
+    is replaced, or when it could not be read and has changed. Keys are digests of content: a copy
+    brings nothing new. Of files that are older than the rounds that passed, only what falls into
+    that many rounds counts for the velocity of labels. A contact ends after ``limit`` samples and
+    leaves files alone that changed within ``settle`` seconds.
     """
 
     def __init__(

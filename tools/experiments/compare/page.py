@@ -40,7 +40,7 @@ TABLE_NOTE = (
     "± one standard deviation over seeds, and {better} is better; differences are {unit}against "
     "the best, with 95 % intervals ({marks}; no difference: less than {margin} either way). "
     "Evenness is Jain's index of how often clients were chosen in the first {rounds:.0f} rounds "
-    "(1: all alike). {name} without more words is {goal}."
+    "(1: all alike). Unless a title says otherwise, {name} is {goal}."
 )
 
 

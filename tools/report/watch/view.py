@@ -16,7 +16,7 @@ from ..history import History
 from ..story import other_data, whose
 
 MOST_NAMES = 8
-_LONGEST_NAME = 16  # so that what is said of it is not cut off
+_LONGEST_NAME = 16  # leaves room for the rest of the line
 NO_NEWS = 60.0  # seconds after which silence is worth a note
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _WIDTH = 40

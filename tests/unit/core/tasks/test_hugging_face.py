@@ -147,6 +147,21 @@ def test_clients_of_a_table_hold_out_what_the_run_says(tmp_path: Path) -> None:
     assert task.client_names(5) == [f"site-{i}" for i in range(5)]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a;b;label\n1;2;0\n", "use one of a;b;label; separate columns by commas"),
+        ("a,b,label\n", "Has it no rows?"),
+        ("a,b,label\nx,2,0\ny,3,1\n", "column 'a': holds text, such as 'x'; inputs must be"),
+    ],
+)
+def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, text: str, expected: str) -> None:
+    (tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(TaskError) as caught:
+        load_task(TaskSpec(task=f"hf:{tmp_path / 'mine.csv'}")).server_data()
+    assert expected in str(caught.value)
+
+
 def test_texts_stand_for_the_same_classes_in_train_and_test(tmp_path: Path) -> None:
     """The held-out rows may lack a class."""
     rare = ["a"] * 1 + ["b"] * 30 + ["c"] * 29

@@ -10,7 +10,7 @@ import forager.core.tasks.pool
 import numpy as np
 import pytest
 import torch
-from forager.core.tasks import ClientData, Split, TaskError, TaskSpec, load_task
+from forager.core.tasks import Classification, ClientData, Split, TaskError, TaskSpec, load_task
 from forager.core.tasks.splits import ClientCache, stratified_split
 
 ROOT = Path(__file__).parents[4]
@@ -205,6 +205,32 @@ def test_device_without_the_pool_needs_only_the_number_of_classes(spec, tmp_path
     assert task.build_model()(torch.zeros(2, 5)).shape == (2, 4)
     with pytest.raises(TaskError, match=r"elsewhere\.npz.*set data.num-classes"):
         load_task(spec(path="elsewhere.npz")).device_data(str(tmp_path / "mine.npz"))
+
+
+def test_the_own_model_of_a_task_tells_a_device_how_many_classes_there_are(tmp_path):
+    np.savez(tmp_path / "mine.npz", x_train=np.zeros((3, 5)), y_train=np.array([0, 1, 1]))
+    task = load_task(TaskSpec(task="test_task_data:Own"))
+    assert len(task.device_data(str(tmp_path / "mine.npz")).train) == 3
+    assert task.num_outputs == 4
+    with pytest.raises(TaskError, match=r"does not end in an nn.Linear; .* set data.num-classes"):
+        load_task(TaskSpec(task="test_task_data:Hidden")).device_data(str(tmp_path / "mine.npz"))
+
+
+class Own(Classification):
+    """Its samples are on devices only."""
+
+    def data(self):
+        raise AssertionError("a device has no pool")
+
+    def model(self):
+        return torch.nn.Sequential(torch.nn.Linear(5, 4))
+
+
+class Hidden(Own):
+    """Nothing shows the number of classes."""
+
+    def model(self):
+        return torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh())
 
 
 @pytest.mark.parametrize(

@@ -100,16 +100,19 @@ def test_only_those_allowed_take_part_and_the_others_are_named_once(said: list[s
     assert said == ["left out: 1 of 3 clients, thief (not in clients.allowed)"]
 
 
-def test_lines_for_people_name_the_owners_where_the_data_say_and_events_the_keys() -> None:
+def test_lines_for_people_name_the_owners_and_events_the_keys(said: list[str]) -> None:
     federation, notes = known(network())
     node = federation.nodes(network())[0]
     key = federation.key(node)
     federation.roster.names = {key: "clinic-21"}
     federation.set_aside(1, node, "nan")
+    federation.set_aside(2, node, "nan again")
+    federation.set_aside(3, node, "nan")
     assert federation.last_refusal == "client clinic-21: nan"
-    assert [event.client for event in notes.of(Quarantined)] == [key]
+    assert said == ["a reply is set aside, client clinic-21: nan"]  # once for each client
+    assert [event.client for event in notes.of(Quarantined)] == [key] * 3
     exchange = Exchange(kind="train", sent=2, failed={key: "raised"}, late=["7"])
-    text = exchange.shortfall(0, 1, federation.called)
+    text = exchange.shortfall(0, 1, federation.roster.called)
     assert text.endswith("1 failed, client clinic-21: raised; late: 7")
 
 

@@ -84,8 +84,15 @@ def played(tmp_path: Path, **keys: Any) -> tuple[Any, list[dict[str, Any]]]:
         {"cohorts": "cfl", "objective": "prox"},
         {"data-selector": "trusted"},
         {"privacy": "local-dp"},
+        {"strategy": "ode", "stream.capacity": 5},
+        {"data-selector": "ode-balanced", "stream.capacity": 5},
+        {"data-selector": "fifo", "stream.capacity": 5},
+        {
+            **{"strategy": "auxo", "auxo.first-clustering": 1, "auxo.first-split": 2},
+            **{"auxo.min-participants": 1, "groups.kind": "label-permutation"},
+        },
     ],
-    ids=["random", "cosage", "top-k", "split-test", "median", "ifca", "cfl", "trusted", "local-dp"],
+    ids=lambda keys: "-".join(map(str, keys.values()))[:30],
 )
 def test_rounds_end_with_the_buffer_and_nobodys_work_is_lost(
     tmp_path: Path, keys: dict[str, Any]
@@ -123,8 +130,8 @@ def test_it_is_quicker_than_waiting_for_all(tmp_path: Path) -> None:
     [
         ({"round.over-commit": 0.5}, "round.over-commit = 0.5 waits for nobody either"),
         ({"aggregation.buffer": 7}, "at most 5, the clients that train at a time"),
-        ({"objective": "scaffold"}, "objective = 'scaffold'; allowed are sgd, prox"),
-        ({"data-selector": "fifo"}, "data-selector = 'fifo'; allowed are full"),
+        ({"objective": "scaffold"}, "it corrects by the models of the last round; use sgd, prox"),
+        ({"cohorts": "flexcfl"}, "cohorts = 'flexcfl' cannot use updates of earlier rounds: it"),
         ({"aggregation.staleness": -1.0}, "aggregation.staleness = -1.0"),
     ],
 )

@@ -69,7 +69,7 @@ def test_all_commands_are_listed_and_completion_is_offered() -> None:
         (["demo", "fedavg"], "unknown demo 'fedavg'"),
         (["methods", "ort"], "did you mean 'oort'"),
         (["keys", "lerning-rate"], "did you mean 'learning-rate'"),
-        (["init", "my_task"], "small letters, digits and hyphens"),
+        (["init", "my_task"], "lower-case letters, digits and hyphens"),
         (["init", "asyncio"], "a module of this name exists already"),
         (["compare", "fedavgg"], "fedavgg"),
     ],

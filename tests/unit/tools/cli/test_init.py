@@ -99,6 +99,12 @@ def test_from_a_new_folder_to_a_prediction(app: Path, capsys: pytest.CaptureFixt
 
     assert main(["resume", "--local", "-c", "num-server-rounds=4"]) == 0  # its own code is trusted
     assert re.search(r"^rounds +4\b", capsys.readouterr().out, re.MULTILINE)
+    (app / "runs/first/config.json").write_text(json.dumps({**config, "runs-on": "devices"}))
+    assert main(["resume"]) == REFUSED
+    line = capsys.readouterr().err.splitlines()[-1]  # what the app would otherwise set, and no more
+    assert "strategy='fedavg' " in line
+    assert "num-clients" not in line
+    (app / "runs/first/config.json").write_text(json.dumps(config))
     assert main(["report"]) == 0
     assert (app / "runs/first/report.html").exists()
 

@@ -61,7 +61,7 @@ def test_a_run_tells_who_contributed_in_report_and_csv(tmp_path: Path) -> None:
     assert "who contributed how much" in table
     assert f"{100 * shares[0]:.1f} %" in table
     page = render("mine", {}, history)
-    first = page[: page.index("More in words")]
+    first = page[: page.index("More details")]
     assert first.count("<figure>") == 1
     assert len(re.findall("<li", first)) == 3
     rest = page[page.index("How it works") if "How it works" in page else len(first) :]
