@@ -65,6 +65,8 @@ def resume(
     # What the app in this folder sets otherwise, the run may have had by default.
     same = {key: config[key] for key in here if config.get(key, here[key]) != here[key]}
     same |= {key: value for key, value in saved.items() if key != "output-dir"}
+    if best:
+        same.pop("run-name", None)  # it is another run
     if config.get(RUNS_ON) == DEVICES:
         there = {key: value for key, value in same.items() if here.get(key) != value}
         there |= {**asked, "resume-from": str(where.resolve())}
