@@ -128,7 +128,7 @@ METHODS = (
         "clipped-mean",
         "the weighted mean of updates, none longer than the median",
         after="Sun et al., 2019: Can You Really Backdoor Federated Learning?",
-        models_per_reply=3.0,
+        models_per_reply=3.9,
     ),
     _aggregator(
         "fltrust",

@@ -45,7 +45,7 @@ def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(
     [
         ({"aggregator": "krum"}, "8.8 GB"),
         ({"aggregator": "bulyan"}, "13.5 GB"),
-        ({"aggregator": "clipped-mean"}, "8.8 GB"),
+        ({"aggregator": "clipped-mean"}, "11.0 GB"),
         ({"aggregator": "fltrust"}, "8.8 GB"),
         ({"strategy": "ios"}, "3.8 GB"),
     ],
