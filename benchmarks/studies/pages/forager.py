@@ -204,7 +204,9 @@ def _streams(study: Study) -> str:
         for row in STREAM_ROWS
         if row != "reservoir"
     }
-    return f"{means}\n\nDifferences to the reservoir:\n\n{comparisons(rows, compare)}"
+    seeds = [len(runs) for runs in study.results.runs.values() if runs]
+    counted = f"{min(seeds)} to {max(seeds)} seeds. Differences to the reservoir:" if seeds else ""
+    return f"{means}\n\n{counted}\n\n{comparisons(rows, compare)}"
 
 
 def _means(
