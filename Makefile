@@ -19,8 +19,8 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-b
 PACKAGES := core strategies client_app server_app tools benchmarks
 # The package as a wheel has it: the type checker and the import linter go by the file system
 NAMED := $(CURDIR)/.cache/import-name
-# These start real Flower processes, which wait for each other most of the time: two cores are enough
-# for four files at a time and for all other tests. The longest go first.
+# These start real Flower processes, which have deadlines: they run by themselves. They wait for each
+# other most of the time, so that two cores are enough for four files at a time. The longest go first.
 LONG_TESTS := $(patsubst %,tests/%.py,integration/test_flwr_run deployment/test_second_run \
 	deployment/test_deployed integration/test_ray_cluster deployment/test_bad_input deployment/test_own_app \
 	deployment/test_hostile_node deployment/test_three_nodes)
@@ -37,7 +37,7 @@ LOCAL_STATE := $(CURDIR)/.flwr-home/local-superlink/state[.]db
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help venv run compare watch live demo doctor test test-code test-flower test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean lock audit hub release
+.PHONY: help venv run compare watch live demo doctor test test-browser test-faults fuzz fuzz-replies mutate lint docs bench results results-rerun stop clean lock audit hub release
 export CONFIG
 
 help: ## List the targets
@@ -94,20 +94,12 @@ demo: $(STAMP) ## See a method where it helps: METHOD=forager, cosage, gcfl, ode
 doctor: $(STAMP) ## What works on this machine, and how to fix the rest
 	@$(FORAGER) doctor
 
-test: $(STAMP) ## Check the code and run all tests, those with real Flower processes and in Chromium too
-	@mkdir -p .cache
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 test-code test-flower
-
 # Workers that share cores must not each start threads for all of them.
-test-code: lint
+test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(FLOWER_TESTS))
-
-# What it says comes at its end, not in the midst of what the other tests say.
-test-flower: $(STAMP)
 	@if $(HAS_BROWSER); then pages=tests/browser; \
 		else pages=; echo 'Chromium is not installed: the pages are not opened in a browser'; fi; \
-		$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(FLOWER_TESTS) $$pages \
-		> .cache/flower-tests.log 2>&1 || failed=$$?; cat .cache/flower-tests.log; exit $${failed:-0}
+		set -x; $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(FLOWER_TESTS) $$pages
 
 test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed if missing), sort and hover
 	@$(HAS_BROWSER) || $(GET_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
