@@ -192,6 +192,27 @@ class Evaluated(Event, name="evaluated"):
         """Return a metric's value, or the loss."""
         return self.metrics.get(metric, self.loss if metric == "loss" else None)
 
+    @classmethod
+    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read old logs, in which accuracy is the only metric."""
+        new = dict(fields)
+        if _is_number(fields.get("accuracy")):
+            new.setdefault("metrics", {"accuracy": fields["accuracy"]})
+        parts = {part: fields.get(f"accuracy-{part}") for part in _PARTS}
+        known = {part: value for part, value in parts.items() if _is_number(value)}
+        if known:
+            new.setdefault("spread", {"accuracy": known})
+        if "loss-mean" in fields:
+            new.setdefault("loss", fields["loss-mean"])
+        return new
+
+
+_PARTS = ("mean", "variance", "worst-10", "best-10")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 class FineTuned(Event, name="fine-tuned"):
     """The server trained the aggregated model on its own data."""
@@ -307,6 +328,11 @@ class CohortsEvaluated(Event, name="cohorts-evaluated"):
 
     means: Mapping[str, Number] = {}
 
+    @classmethod
+    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read old logs, in which accuracy is the only metric."""
+        return {"means": fields["accuracy"], **fields} if "accuracy" in fields else fields
+
 
 class Regrouped(Event, name="regrouped"):
     """New cohorts, each with the old ones that it comes from and their weights."""
@@ -355,7 +381,7 @@ def read_event(fields: Mapping[str, Any]) -> Event | None:
     """
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
-    return None if kind is None else _read(kind, fields)
+    return None if kind is None else _read(kind, kind.upgraded(fields))
 
 
 def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:
