@@ -86,8 +86,8 @@ def test_never_too_many_never_twice_never_out_of_range(rule: str, data: st.DataO
     rows, labels, targets = samples(size, 3, 3, seed=data.draw(st.integers(0, 3)))
     if data.draw(st.booleans()):
         rows = rows.round()  # many ties
-    step, nonnegative = data.draw(st.integers(1, 4)), data.draw(st.booleans())
-    coreset = choose(rule, (rows, labels, targets), budget, step=step, nonnegative=nonnegative)
+    nonnegative = data.draw(st.booleans())
+    coreset = choose(rule, (rows, labels, targets), budget, nonnegative=nonnegative)
     assert_sound(coreset, rule, size, budget)
 
 
