@@ -13,11 +13,22 @@ from typing import Any
 from flwr.app import Context, Message, RecordDict
 
 from ..client_app.app import answer_one
-from ..core.wire.flower_private import TaskIdentity, needed, node_connection
+from ..core.wire.flower_private import TaskIdentity, needed
+from ..core.wire.versions import nodes_speak
 
 _OBJECTS = "flwr.supercore.inflatable.inflatable_object"
 _TRANSFER = "flwr.supercore.inflatable.inflatable_utils"
 IDLE_SECONDS = 3.0  # between two looks for a message, as in Flower's SuperNode
+
+
+def node_connection(address: str) -> Any:
+    """Connect to a SuperLink as a SuperNode does: by gRPC up to 1.39, by HTTP from 1.40 on."""
+    if nodes_speak() == "gRPC":
+        retry = needed("flwr.supercore.retry", "make_simple_grpc_retry_invoker")()
+        by_grpc = needed("flwr.client.grpc_rere_client.connection", "grpc_request_response")
+        return by_grpc(address, insecure=True, retry_invoker=retry)
+    by_http = needed("flwr.supernode.fleet_http_connection", "http_request_response")
+    return by_http(address, insecure=True)
 
 
 class LightClient(threading.Thread):

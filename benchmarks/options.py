@@ -40,6 +40,7 @@ UPLINKS: dict[str, Settings] = {
     "dense, downlink changes": {"downlink": "changes"},
     "int8, downlink changes": {"uplink": "int8", "downlink": "changes"},
 }
+_CORESETS: Settings = {"work": "coreset-by-speed", "data-selector": "crust"}
 WAYS: dict[str, Settings] = {
     "wait for all": {},
     "deadline auto": {"round.deadline": "auto"},
@@ -49,6 +50,8 @@ WAYS: dict[str, Settings] = {
     "buffer 5": {"aggregation.buffer": 5},
     "work by speed": {"work": "by-speed"},
     "work by speed, over-commit 0.3": {"work": "by-speed", "round.over-commit": 0.3},
+    "coresets by speed": _CORESETS,
+    "coresets by speed, over-commit 0.3": {**_CORESETS, "round.over-commit": 0.3},
 }
 
 

@@ -147,7 +147,7 @@ def client_mod(
     loss : callable, optional
         Takes outputs and labels; returns one loss per sample, or their mean. Cross-entropy by
         default.
-    trains : bool (default: False)
+    trains : bool
         Whether Forager trains, with the settings of the run, instead of your train function.
         SCAFFOLD, MOON and other objectives need it.
 

@@ -166,8 +166,13 @@ def local_data(message: Message, data: Data, *, weights: bool = False) -> Data:
     data : pair of arrays or tensors, data set, or data loader
         What the ``data`` function of :func:`forager.client_mod` returns. The result has the same
         form.
-    weights : bool (default: False)
+    weights : bool
         Whether to return triples of input, label and weight. Equal weights are 1.
+
+    Examples
+    --------
+    >>> local_data(None, ([1.0, 2.0], [0, 1]))  # outside of a run: all of it
+    ([1.0, 2.0], [0, 1])
     """
     side = _at_work.get()
     if side is None or side.batch is None:

@@ -6,19 +6,31 @@ In a page, ``<!-- knobs: cosage summary -->`` becomes tables of settings, read f
 """
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from forager.tools.config_help import markdown
+from mkdocs.plugins import event_priority
 
 DOCS = Path(__file__).resolve().parent
 _RELATIVE = re.compile(r"\[([^\]]+)\]\(([^)#:]+)(#[^)]*|)\)")
 _MARK = re.compile(r"<!-- (knobs|results|include): ([^>]*?) -->")
 
 
+@event_priority(100)  # before mkdocstrings looks for the packages
 def on_config(config: Any) -> Any:
-    """Add all results to the navigation."""
+    """Add all results to the navigation; link the packages below one name, for the reference."""
+    named = DOCS.parent / ".cache" / "api" / "forager"
+    (named / "selectors").mkdir(parents=True, exist_ok=True)
+    (named / "selectors" / "__init__.py").touch()
+    shutil.copy(DOCS.parent / "forager" / "__init__.py", named)  # a link would be followed too far
+    folders = ("core", "strategies", "client_app", "server_app")
+    for path in (*(DOCS.parent / name for name in folders), *DOCS.parent.glob("selectors/[a-z]*")):
+        link = named / path.relative_to(DOCS.parent)
+        if not link.exists():
+            link.symlink_to(path)
     files = sorted((DOCS / "results").glob("*.md"), key=lambda path: (path.stem != "README", path))
     config["nav"].append({"What was measured": [f"results/{path.name}" for path in files]})
     return config

@@ -27,7 +27,7 @@ from ..core.tasks.errors import advice
 from ..core.tasks.metrics import Metric, check_metrics
 from ..core.tasks.own_app import PREFIX
 from ..core.tasks.spec import STANDARD
-from ..core.wire.arrays import from_record, to_record
+from ..core.wire.arrays import from_record
 from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
 from ..strategies.build import build_strategy
@@ -46,7 +46,15 @@ from .loop import Evaluate, Loop
 from .memory import check_memory
 from .parallel_pull import SideBySide
 from .post import Post
-from .resume import RUNS_ON, check_same_place, check_same_run, place_of, restore
+from .resume import (
+    RUNS_ON,
+    check_same_place,
+    check_same_run,
+    first_arrays,
+    is_model,
+    place_of,
+    restore,
+)
 from .retries import LoopPlan
 from .run_folder import RunFolder
 
@@ -84,7 +92,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     if federation.simulated:  # on a busy machine it may take minutes to start its clients
         federation.identify_timeout = config.round.longest
     build_strategy(config, federation)  # whatever is wrong with it, before there is a folder
-    place = place_of(grid)
+    place, arrays = place_of(grid), first_arrays(config.resume_from, model)
     folder, state = _new_or_resumed(config, place)
     set_and_where = {RUNS_ON: place, "overrides": _to_repeat(run_config)}
     if state is not None and known_scale(state["config"]):
@@ -111,7 +119,7 @@ def build_loop(grid: Grid, run_config: dict[str, Any]) -> tuple[RunFolder, Loop]
     loop = Loop(
         strategy,
         _post(grid, federation, config),
-        to_record(read_arrays(model)),
+        arrays,
         plan,
         evaluate=_evaluator(config, model),
         callbacks=[
@@ -229,11 +237,13 @@ def _post(grid: Grid, federation: Federation, config: RunConfig) -> Post:
 def _to_repeat(run_config: dict[str, Any]) -> dict[str, Any]:
     """Return what must be set to run the same again, in a folder of its own."""
     changed = {key: value for key, value in run_config.items() if default_config()[key] != value}
-    return {key: changed[key] for key in changed if key not in ("run-name", "resume-from")}
+    if not is_model(changed.get("resume-from", "")):
+        changed.pop("resume-from", None)
+    return {key: changed[key] for key in changed if key != "run-name"}
 
 
 def _new_or_resumed(config: RunConfig, place: str) -> tuple[RunFolder, dict[str, Any] | None]:
-    if not config.resume_from:
+    if not config.resume_from or is_model(config.resume_from):
         return RunFolder.create(config.output_dir, config.run_name), None
     path, state = load_checkpoint(config.resume_from)
     check_same_run(state["config"], config)

@@ -39,6 +39,12 @@ def run(
         The server's own samples: for testing, and a part of them for methods that need samples.
     loss : callable, optional
         As in :func:`forager.client_mod`.
+
+    Examples
+    --------
+    >>> run(None, {"task": "digits"}, model=None, data=None)
+    Traceback (most recent call last):
+    ValueError: settings: task: the task and the model are your app's own
     """
     app.configure_logging()
     folder, reason = app.run(grid, own_app_config(settings, model, data, loss))

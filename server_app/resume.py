@@ -2,12 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
+from safetensors import SafetensorError, safe_open
+from torch import nn
 
 from ..core.config import RunConfig
 from ..core.config.reading import without_fixed
+from ..core.learning.model_arrays import frozen_arrays, read_arrays
+from ..core.storage.tree import FORMAT
 from ..core.tasks.spec import FOUND, STANDARD
+from ..core.wire.arrays import to_record
 from ..core.wire.flower_private import is_simulation
 from ..strategies.federation.grids import simulates
 from .callbacks.checkpoint import CheckpointError
@@ -64,6 +70,32 @@ def check_same_run(saved: dict[str, Any], config: RunConfig) -> None:
         raise CheckpointError(
             f"resume-from = {config.resume_from!r}: that run differs: {'; '.join(different)}"
         )
+
+
+def is_model(where: str) -> bool:
+    """Return whether a file holds a model only, and no state of a run: a new run begins with it."""
+    try:
+        with safe_open(where, "numpy") as file:
+            return (file.metadata() or {}).get("format") != FORMAT
+    except (OSError, SafetensorError):  # a folder, or nothing at all: said elsewhere
+        return False
+
+
+def first_arrays(where: str, model: nn.Module) -> ArrayRecord:
+    """Return what round 1 begins with: the model's own arrays, or those of a file that fits it."""
+    own, frozen = read_arrays(model), frozen_arrays(model)
+    if not is_model(where):
+        return to_record(own)
+    with safe_open(where, "numpy") as file:
+        stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if _form(to_record(stored)) != _form(to_record({**frozen, **own})):
+        raise CheckpointError(f"resume-from = {where!r}: its model has other arrays than this run")
+    if not all(np.array_equal(stored[name], array) for name, array in frozen.items()):
+        raise CheckpointError(
+            f"resume-from = {where!r}: its frozen arrays are not those of this run: they come from "
+            "another seed or backbone"
+        )
+    return to_record({name: stored[name] for name in own})
 
 
 def restore(loop: Loop, state: dict[str, Any], where: str) -> None:

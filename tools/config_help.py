@@ -36,7 +36,7 @@ _OFTEN = {  # keys by what a user wants to do
     ),
     "Testing": (
         *("fraction-evaluate", "evaluate-every", "data.client-test-share"),
-        *("data.validation-share", "personalise.epochs"),
+        *("data.validation-share", "leave-one-out", "personalise.epochs"),
     ),
     "Slow, failing and hostile clients": (
         *("round.deadline", "round.min-replies", "round.over-commit", "aggregation.buffer"),

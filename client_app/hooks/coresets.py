@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from ...core.config import RunConfig
 from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_of_all
 from ...core.learning.job import batch_seed
+from ...core.learning.train_settings import local_steps, train_settings
 from ...core.methods.catalogue import methods
 from ...core.methods.coreset import CoresetMethod, CoresetSettings
 from ...core.tasks import Split
-from ...core.wire.keys import CORESET, TARGETS
+from ...core.wire.keys import CORESET, STEPS, TARGETS, WORK
 from ...core.wire.records import filled
 from ...selectors.data_selectors.budgets import budget_count
 from ...selectors.data_selectors.confirmation import draw, own_means
@@ -53,17 +54,27 @@ class ChosenCoreset(ClientHook):
         self.guided, self.per_class = self.target == "server", method.per_class_of(self.settings)
         self.first_round = method.first_round_of(self.settings)
         self.redraws = self.rule == "trusted"
+        self.by_speed = config.work == "coreset-by-speed"  # the server says how large they are
 
     def before(self, batch: ClientBatch) -> None:
         """Put coresets, or what stands in for them, in place of the clients' data."""
         started = perf_counter()
-        kept = [_still_valid(row) for row in batch.rows]
+        if self.by_speed:  # a coreset stands for all data of a slow client
+            batch.counts_for = [len(row.data) for row in batch.rows]
+        kept = [self._fitting(row, _still_valid(row)) for row in batch.rows]
         choosing = [row for row in batch.rows if self._chooses_now(row, kept[row.place])]
         for row, chosen in zip(choosing, self._new_choices(batch, choosing, kept), strict=True):
             kept[row.place] = chosen
         seconds = (perf_counter() - started) / len(batch)
         for row, own in zip(batch.rows, kept, strict=True):
             self._use(row, own, seconds)
+
+    def _fitting(self, row: ClientRow, kept: Kept | None) -> Kept | None:
+        """Return what is kept, unless the server wants a coreset of clearly another size."""
+        if kept is None or not self.by_speed:
+            return kept
+        wanted, size = self._budget(row), len(kept["indices"])
+        return kept if wanted < len(row.data) and 0.8 * wanted <= size <= 1.2 * wanted else None
 
     def _use(self, row: ClientRow, kept: Kept | None, seconds: float) -> None:
         """Let a client train on what it keeps, or on a random subset."""
@@ -91,7 +102,7 @@ class ChosenCoreset(ClientHook):
         if self.method.looks_at == "gradients" and row.round <= self.first_round:
             return False
         if kept is None:
-            return True
+            return not self.by_speed or self._budget(row) < len(row.data)
         changes = self.method.looks_at != "inputs"
         return changes and row.round - int(kept["round"]) >= self.settings.every
 
@@ -169,6 +180,10 @@ class ChosenCoreset(ClientHook):
 
     def _budget(self, row: ClientRow) -> int:
         size, budget = len(row.data), self.settings.budget
+        if self.by_speed:
+            given = row.batch.requests.record(WORK, row.place)
+            usual = local_steps(train_settings(row.config, row.round), size)
+            return size if given is None else -(-size * min(int(given[STEPS]), usual) // usual)
         return size if budget == 1 else budget_count(budget, size)
 
 

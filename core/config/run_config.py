@@ -86,6 +86,10 @@ class General(Settings):
         0.0, "share of the clients that test the model on their own data"
     )
     evaluate_every: AtLeastOne = key(1, "rounds between two evaluations")
+    leave_one_out: bool = key(
+        False,
+        "value each update by the server's loss without it (on its validation set)",
+    )
     local_epochs: AtLeastOne = key(1, "passes over a client's data per round")
     local_steps: Count = key(0, "mini-batches per round, instead of epochs; 0 uses local-epochs")
     batch_size: AtLeastOne = key(16, "samples per mini-batch")
@@ -95,7 +99,9 @@ class General(Settings):
     seed: Count = key(0, "the same seed gives the same clients and mini-batches")
     output_dir: str = key("runs", "where run folders go, as the ServerApp sees it")
     run_name: str = key("", "name of the run folder; the time by default")
-    resume_from: str = key("", "run folder or checkpoint file to resume from")
+    resume_from: str = key(
+        "", "run folder or checkpoint file to resume from; with a model file a new run begins"
+    )
     report: bool = key(True, "write report.html at the end")
     callbacks: str = key(
         "",

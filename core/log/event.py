@@ -1,7 +1,7 @@
 """What events are made of."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -48,11 +48,6 @@ class Event(LogRecord):
     def __init_subclass__(cls, *, name: str) -> None:
         cls.name = name
         EVENTS[name] = cls
-
-    @classmethod
-    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the fields of a line under their names of today."""
-        return fields
 
     def without_data(self) -> "Event":
         """Return the event without what clients computed from their data."""

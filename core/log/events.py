@@ -165,12 +165,13 @@ class Aggregated(Event, name="aggregated"):
 class Contributed(Event, name="contributed"):
     """Whose updates made the model of a round: one entry per client in each list."""
 
-    of_data = frozenset({"samples", "norms", "shares"})
+    of_data = frozenset({"samples", "norms", "shares", "values"})
     clients: list[str] = []
     bytes_up: list[Count] = []
     samples: Numbers = []
     norms: Numbers = []  # of its update
     shares: Numbers = []  # of the mean update, along it: all together are 1
+    values: Numbers = []  # loss of the mean on the server's data without it, minus that with it
 
 
 class Evaluated(Event, name="evaluated"):
@@ -190,27 +191,6 @@ class Evaluated(Event, name="evaluated"):
     def value(self, metric: str) -> float | None:
         """Return a metric's value, or the loss."""
         return self.metrics.get(metric, self.loss if metric == "loss" else None)
-
-    @classmethod
-    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Read old logs, in which accuracy is the only metric."""
-        new = dict(fields)
-        if _is_number(fields.get("accuracy")):
-            new.setdefault("metrics", {"accuracy": fields["accuracy"]})
-        parts = {part: fields.get(f"accuracy-{part}") for part in _PARTS}
-        known = {part: value for part, value in parts.items() if _is_number(value)}
-        if known:
-            new.setdefault("spread", {"accuracy": known})
-        if "loss-mean" in fields:
-            new.setdefault("loss", fields["loss-mean"])
-        return new
-
-
-_PARTS = ("mean", "variance", "worst-10", "best-10")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class FineTuned(Event, name="fine-tuned"):
@@ -327,11 +307,6 @@ class CohortsEvaluated(Event, name="cohorts-evaluated"):
 
     means: Mapping[str, Number] = {}
 
-    @classmethod
-    def upgraded(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Read old logs, in which accuracy is the only metric."""
-        return {"means": fields["accuracy"], **fields} if "accuracy" in fields else fields
-
 
 class Regrouped(Event, name="regrouped"):
     """New cohorts, each with the old ones that it comes from and their weights."""
@@ -373,10 +348,14 @@ class AlignmentFound(Event, name="alignment"):
 
 
 def read_event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None if its kind is unknown. Senseless fields are left out."""
+    """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
+
+    >>> read_event({"event": "round-finished", "round": 3, "seconds": "?"})
+    RoundFinished(round=3, cohort=None, time=None, seconds=None, away=None)
+    """
     name = fields.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
-    return None if kind is None else _read(kind, kind.upgraded(fields))
+    return None if kind is None else _read(kind, fields)
 
 
 def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:

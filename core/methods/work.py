@@ -19,4 +19,15 @@ METHODS = (
             "objective": ("sgd", "prox", "gce", "sce"),
         },
     ),
+    Method(
+        axis="work",
+        name="coreset-by-speed",
+        about="slow clients train on coresets as large as lets all clients finish together",
+        after="Guo et al., 2024: FedCore: Straggler-Free Federated Learning with Distributed "
+        "Coresets",
+        core="selectors.equal_time:steps_by_speed",
+        outer="strategies.layers.equal_time:EqualTime.of_run",
+        needs=("our training",),
+        requires={"data-selector": ("crust", "gradmatch", "facility-location", "random")},
+    ),
 )

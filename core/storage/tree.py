@@ -20,7 +20,7 @@ from .files import replacing
 Tree = dict[str, Any]
 
 _ARRAY, _DICT = "__array__", "__dict__"
-_FORMAT = "forager-tree-1"
+FORMAT = "forager-tree-1"
 _LETTERS = {"f": "F", "i": "I", "u": "U"}  # of safetensors' types, by numpy's kinds
 
 
@@ -80,7 +80,7 @@ def _pieces(tree: Tree, kind: str) -> Iterator[bytes | memoryview]:
     arrays: dict[str, NDArray[Any]] = {}
     layout = json.dumps(flatten(tree, arrays))
     checksum = _checksum(layout, arrays)
-    metadata = {"format": _FORMAT, "kind": kind, "tree": layout, "checksum": checksum}
+    metadata = {"format": FORMAT, "kind": kind, "tree": layout, "checksum": checksum}
     header: dict[str, Any] = {"__metadata__": metadata}
     ordered = sorted(arrays, key=lambda name: -arrays[name].itemsize)  # so that all are aligned
     end = 0
@@ -117,7 +117,7 @@ def _metadata(data: bytes) -> dict[str, str]:
 def from_bytes(data: bytes, kind: str) -> Tree:
     """Return the tree of :func:`to_bytes`; :class:`TreeError` if the bytes are anything else."""
     metadata = _metadata(data)
-    if metadata.get("format") != _FORMAT:
+    if metadata.get("format") != FORMAT:
         raise TreeError("not a state file of this project (or of another version of it)")
     if metadata.get("kind") != kind:
         raise TreeError(f"expected a {kind!r} file, found {metadata.get('kind')!r}")

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how good a model is."""
+    """A number that says how good a model is.
+
+    >>> worst = Metric("worst", False, compute=lambda outputs, targets: max(abs(outputs - targets)))
+    >>> worst.better(0.1, than=0.2)
+    True
+    """
 
     name: str  # in ``rounds.csv``, reports and the run config; letters, digits and dashes
     higher_is_better: bool = True

@@ -144,16 +144,6 @@ def _parse_by_toml(texts: list[str]) -> dict[str, Any]:
     return {key: tomllib.loads(f"it = {value}")["it"] for key, value in (p.groups() for p in pairs)}
 
 
-def node_connection(address: str) -> Any:
-    """Connect to a SuperLink as a SuperNode does: by gRPC up to 1.39, by HTTP from 1.40 on."""
-    by_grpc = _from("flwr.client.grpc_rere_client.connection", "grpc_request_response")
-    if by_grpc is not None:
-        retry = needed("flwr.supercore.retry", "make_simple_grpc_retry_invoker")()
-        return by_grpc(address, insecure=True, retry_invoker=retry)
-    by_http = needed("flwr.supernode.fleet_http_connection", "http_request_response")
-    return by_http(address, insecure=True)
-
-
 def needed(module: str, name: str) -> Any:
     """Return something private of Flower's for which there is no substitute.
 

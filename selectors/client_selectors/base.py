@@ -15,7 +15,11 @@ Positions = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Candidates:
-    """The clients to choose from, in a fixed order, and what is known about them."""
+    """The clients to choose from, in a fixed order, and what is known about them.
+
+    >>> Candidates(["a", "b"], {"age": np.array([2, 0])}).take(np.array([0])).keys
+    ['a']
+    """
 
     keys: Sequence[str]  # stable names of the clients
     # One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
@@ -55,6 +59,12 @@ class ClientSelector(Stateful):
     - ``needs``: observations that it looks at, besides ``age`` and ``participated``.
     - ``oracle``: whether it looks at what no server of a real federation knows.
     - ``takes_fewer``: whether it may choose fewer clients than it may.
+
+    >>> class Last(ClientSelector):
+    ...     def select(self, candidates, count, rng):
+    ...         return np.arange(len(candidates))[-count:]
+    >>> Last().select(Candidates(list("abc")), 2, np.random.default_rng(0)).tolist()
+    [1, 2]
     """
 
     needs: ClassVar[frozenset[str]] = frozenset()

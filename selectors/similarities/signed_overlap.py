@@ -21,29 +21,6 @@ Indices = NDArray[np.int64]
 Signs = NDArray[np.int8]
 
 
-def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: ArrayLike) -> float:
-    """Return the sum of sign products over common indices, over the root of both sizes.
-
-    1 for the same support with the same signs, -1 with all signs opposite, 0 if nothing is common.
-
-    - ``a``, ``b``: supports, strictly increasing.
-    - ``signs_a``, ``signs_b``: of the change at each index.
-
-    >>> signed_overlap([0, 1, 4], [1, -1, 1], [1, 4, 9], [-1, -1, 1])
-    0.0
-    >>> signed_overlap([0, 1], [1, -1], [0, 1], [-1, 1])
-    -1.0
-    """
-    left, right = checked_support(a, "a"), checked_support(b, "b")
-    signs_left, signs_right = (
-        _checked_signs(signs_a, left.size, (-1, 0, 1)),
-        _checked_signs(signs_b, right.size, (-1, 0, 1)),
-    )
-    _, in_left, in_right = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    total = float(signs_left[in_left].astype(np.float64) @ signs_right[in_right])
-    return total / float(np.sqrt(left.size * right.size))
-
-
 def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Codes:
     """Return the codes of the ``k`` largest changes of an update; fewer if fewer are not zero.
 
@@ -60,8 +37,10 @@ def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None
 def signed_codes(indices: ArrayLike, signs: ArrayLike) -> Codes:
     """Return a support and the signs of its changes as codes."""
     support = np.asarray(indices, dtype=np.int64)
-    grew = _checked_signs(signs, support.size, (-1, 1)) > 0
-    return np.asarray(2 * support + grew)
+    values = np.asarray(signs)
+    if values.shape != support.shape or not np.isin(values, (-1, 1)).all():
+        raise ValueError(f"signs: expected -1, 1 for each of {support.size} indices, got {signs!r}")
+    return np.asarray(2 * support + (values > 0))
 
 
 def split_codes(codes: ArrayLike) -> tuple[Indices, Signs]:
@@ -98,11 +77,3 @@ def checked_codes(codes: ArrayLike, name: str = "codes") -> Codes:
     if np.any(indices[1:] == indices[:-1]):
         raise ValueError(f"{name}: expected one sign per index")
     return array
-
-
-def _checked_signs(signs: ArrayLike, count: int, allowed: tuple[int, ...]) -> Signs:
-    values = np.asarray(signs)
-    if values.shape != (count,) or not np.isin(values, allowed).all():
-        options = ", ".join(map(str, allowed))
-        raise ValueError(f"signs: expected {options} for each of {count} indices, got {signs!r}")
-    return values.astype(np.int8)

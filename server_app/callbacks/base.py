@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Called by the round loop; overrides what it needs."""
+    """Called by the round loop; overrides what it needs.
+
+    >>> class Enough(Callback):
+    ...     def on_round_end(self, loop):
+    ...         return "ten rounds are enough" if loop.round == 10 else None
+    """
 
     def on_run_start(self, loop: Loop) -> None:
         """Before the first round, or the first after a resume."""

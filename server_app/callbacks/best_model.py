@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from ...core.storage.files import write_atomically
-from ...core.tasks.metrics import ACCURACY, Metric
+from ...core.tasks.metrics import ACCURACY, Metric, label, written
 from ...core.tasks.scaling import scaling_of
 from ...core.wire.arrays import from_record
 from ..loop import Loop
@@ -71,8 +71,11 @@ class BestModel(Callback):
         return None
 
     def on_run_end(self, loop: Loop) -> None:
-        """Write what is not written yet."""
+        """Write what is not written yet; say where the best is, if the last round was not."""
         self._write(loop)
+        if 0 <= self.round < loop.round:
+            told = f"{label(self.metric)} {written(self.metric, self.value)}"
+            _log.info("best: %s in round %d (best.safetensors)", told, self.round)
 
     def _write(self, loop: Loop) -> None:
         if not self._unwritten:

@@ -24,7 +24,16 @@ class RunOver(Exception):
 
 
 class Layer(Strategy):
-    """A strategy around a strategy. Delegates all five methods, and what else layers can do."""
+    """A strategy around a strategy. Delegates all five methods, and what else layers can do.
+
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> class LogReplies(Layer):
+    ...     def take(self, server_round, replies):
+    ...         print(f"{len(replies)} replies in round {server_round}")
+    ...         return replies
+    >>> LogReplies(FedAvg()).describe()
+    'LogReplies(FedAvg)'
+    """
 
     remembers: ClassVar[tuple[str, ...]] = ()  # its own attributes that are saved
     own_records: tuple[str, ...] = ()  # names of the records that it asks clients to add to replies

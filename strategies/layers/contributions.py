@@ -1,14 +1,19 @@
 """Who contributed how much: what each accepted update of a round did to the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...core.config import RunConfig
+from ...core.learning.evaluation import evaluate
+from ...core.learning.model_arrays import chosen_device
 from ...core.log.events import Contributed
+from ...core.tasks import load_task
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
+from ..checks import validation_data
 from ..federation.federation import Federation
 from ..federation.ledger import Assignment
 
@@ -27,9 +32,13 @@ class Contributions:
 
     All together are 1; a client that pulls the other way has a negative one. Each cohort has its
     own mean.
+
+    With a ``loss`` of models on the server's data, every update has a value, too: how much higher
+    the loss of the mean is without it. All updates of a round are then held until its end.
     """
 
     def __init__(self) -> None:
+        self.loss: Callable[[Arrays], float] | None = None
         self.alike = False  # whether clients count the same, whatever their samples
         self.clear()
 
@@ -41,6 +50,7 @@ class Contributions:
         self._samples: list[float] = []
         self._norms: list[float] = []
         self._coordinates: list[NDArray[np.float64]] = []
+        self._models: list[tuple[Arrays, Arrays]] = []  # as sent and as received, for values
 
     def add(
         self,
@@ -57,6 +67,10 @@ class Contributions:
         self._samples += [float(count) for count in table.metrics[NUM_EXAMPLES]]
         self._norms += norms.tolist()
         self._coordinates += list(_coordinates(table, models))
+        if self.loss is not None:
+            places = range(len(table))
+            after = [{name: rows[i] for name, rows in table.arrays.items()} for i in places]
+            self._models += zip(models, after, strict=True)
 
     def note(self, federation: Federation, server_round: int) -> None:
         """Write down who made the model of a round."""
@@ -69,6 +83,7 @@ class Contributions:
             samples=self._samples,
             norms=[float(f"{norm:.4g}") for norm in self._norms],
             shares=[float(f"{share:.4g}") for share in self.shares()],
+            values=[float(f"{value:.4g}") for value in self.values()],
         )
         federation.note(event)
         self.clear()
@@ -76,15 +91,47 @@ class Contributions:
     def shares(self) -> NDArray[np.float64]:
         """Return the share of each client in the mean update of its cohort."""
         found = np.zeros(len(self._clients))
-        cohorts = np.array([str(cohort) for cohort in self._cohorts])
-        weights = np.ones(len(found)) if self.alike else np.array(self._samples)
-        for cohort in np.unique(cohorts):
-            rows = np.flatnonzero(cohorts == cohort)
-            updates, own = np.stack([self._coordinates[row] for row in rows]), weights[rows]
+        for rows, own in self._by_cohort():
+            updates = np.stack([self._coordinates[row] for row in rows])
             mean = own @ updates / own.sum()
             length = float(mean @ mean)
             found[rows] = own * (updates @ mean) / (own.sum() * length) if length else 0.0
         return found
+
+    def values(self) -> NDArray[np.float64]:
+        """Return what the mean of a cohort loses without each client; empty if nobody asks."""
+        if self.loss is None:
+            return np.zeros(0)
+        found = np.zeros(len(self._clients))
+        for rows, own in self._by_cohort():
+            sent, total = self._models[rows[0]][0], float(own.sum())
+            floats = [name for name, array in sent.items() if array.dtype.kind == "f"]
+            stacks = {
+                name: np.stack([self._models[row][1][name] for row in rows]) for name in floats
+            }
+            sums = {name: np.tensordot(own, stack, 1) for name, stack in stacks.items()}
+            with_all = self.loss({**sent, **{name: sums[name] / total for name in floats}})
+            for place, weight in enumerate(own.tolist()):
+                left = total - weight  # of a client that is alone, what it was sent remains
+                rest = {n: (sums[n] - weight * stacks[n][place]) / left for n in floats if left}
+                found[rows[place]] = self.loss({**sent, **rest}) - with_all
+        return found
+
+    def _by_cohort(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+        """Yield the rows of each cohort and their weights."""
+        cohorts = np.array([str(cohort) for cohort in self._cohorts])
+        weights = np.ones(len(cohorts)) if self.alike else np.array(self._samples)
+        for cohort in np.unique(cohorts):
+            rows = np.flatnonzero(cohorts == cohort)
+            yield rows, weights[rows]
+
+
+def server_loss(config: RunConfig) -> Callable[[Arrays], float]:
+    """Return the loss of a model on the server's validation set, as a function of its arrays."""
+    data = validation_data(config, "leave-one-out = true")
+    task = load_task(config.task_spec())
+    model = task.build_model().to(chosen_device(config.device))
+    return lambda arrays: evaluate(model, arrays, data, task.problem, ())["loss"]
 
 
 def _coordinates(table: Replies, models: Sequence[Arrays]) -> NDArray[np.float64]:

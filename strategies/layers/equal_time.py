@@ -1,4 +1,8 @@
-"""Clients train for as many steps as their speed allows, so that all finish together."""
+"""Clients train for as many steps as their speed allows, so that all finish together.
+
+With ``work = 'coreset-by-speed'`` the steps say how large a coreset is (see the client's hook):
+nobody takes more than the usual ones, which are those on all data.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -10,7 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from ...core.config import RunConfig
+from ...core.config import ConfigError, RunConfig
 from ...core.learning.train_settings import local_steps, train_settings
 from ...core.wire.keys import NUM_EXAMPLES, SECONDS, STEPS, WORK
 from ...core.wire.records import filled
@@ -27,8 +31,11 @@ _LONGEST = 1e9  # seconds that a client may claim
 class EqualTime(Layer):
     """Give each client its steps by the seconds its last ones took; stands outside quarantine."""
 
-    def __init__(self, inner: Strategy, steps_of: Callable[[float], int]) -> None:
+    def __init__(
+        self, inner: Strategy, steps_of: Callable[[float], int], *, coresets: bool = False
+    ) -> None:
         super().__init__(inner)
+        self._coresets = coresets
         self._steps_of = steps_of  # the usual steps of a client with so many samples
         self._known: dict[str, tuple[int, float]] = {}  # usual steps, and seconds of one
         self._given: dict[str, int] = {}  # of the last message
@@ -36,7 +43,13 @@ class EqualTime(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "EqualTime":
         """Return the layer that a config describes."""
-        return cls(inner, partial(local_steps, train_settings(config, 1)))
+        coresets = config.work == "coreset-by-speed"
+        if coresets and config.local_steps:
+            raise ConfigError(
+                f"local-steps = {config.local_steps}: with work = 'coreset-by-speed' it must be 0: "
+                "only epochs are shorter on less data"
+            )
+        return cls(inner, partial(local_steps, train_settings(config, 1)), coresets=coresets)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -48,7 +61,10 @@ class EqualTime(Layer):
         keys = self.federation.keys(requests.nodes)
         told = [self._known.get(key, (0, math.nan)) for key in keys]
         steps = steps_by_speed([usual for usual, _ in told], [pace for _, pace in told]).tolist()
-        work = [own if usual else 0 for own, (usual, _) in zip(steps, told, strict=True)]
+        work = [
+            (min(own, usual) if self._coresets else own) if usual else 0
+            for own, (usual, _) in zip(steps, told, strict=True)
+        ]
         self._given |= dict(zip(keys, work, strict=True))
         column = [filled(ConfigRecord, {STEPS: own}) if own else None for own in work]
         requests.put_column(WORK, column)

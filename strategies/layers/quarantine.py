@@ -20,7 +20,7 @@ from ..aggregation.metric_spread import untested
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer, Outcome
-from .contributions import Contributions
+from .contributions import Contributions, server_loss
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
@@ -90,6 +90,7 @@ class QuarantineLayer(Layer):
             min_replies=config.round.min_replies,
         )
         layer.contributions.alike = config.weighting == "uniform"
+        layer.contributions.loss = server_loss(config) if config.leave_one_out else None
         return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:

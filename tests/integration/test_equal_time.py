@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from forager.core.config import ConfigError, read_config
 from forager.selectors.equal_time import steps_by_speed
+from forager.strategies.build import build_strategy
 from forager.tools.engine.local import run_local
 
 
@@ -75,7 +76,30 @@ def test_every_trainer_takes_the_same_steps(slow: dict[str, Any], trainer: str) 
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
 
 
+def test_slow_clients_train_on_coresets_and_finish_with_the_others(slow: dict[str, Any]) -> None:
+    fedcore = {"work": "coreset-by-speed", "data-selector": "crust", "coreset.every": 2}
+    same, ours = (run_local({**slow, **more}) for more in ({}, fedcore))
+    first, last = trainings(ours)[0], trainings(ours)[-1]
+    alone = trainings(same)[0]["simulated-seconds"]
+    assert first["simulated-seconds"] == pytest.approx(alone, rel=1e-3)
+    assert last["simulated-seconds"] < first["simulated-seconds"] / 2
+    assert ours.rounds[-1]["accuracy"] > same.rounds[-1]["accuracy"] - 0.05
+    lines = map(json.loads, (ours.folder / "events.jsonl").read_text().splitlines())
+    noted = [event for event in lines if event["event"] in ("coresets", "contributed")]
+    sizes = [event["sizes"] for event in noted if event["event"] == "coresets"]
+    weights = [sorted(event["samples"]) for event in noted if event["event"] == "contributed"]
+    assert sum(sizes[0]) == sum(weights[0])  # all data, while nobody's speed is known
+    assert weights[-1] == weights[0]  # a coreset counts for all data
+    assert min(sizes[-1]) < min(sizes[0]) / 2
+    assert max(sizes[-1]) == max(sizes[0])  # fast clients train on all data
+
+
 def test_what_it_cannot_work_with_is_refused() -> None:
+    fedcore = {"work": "coreset-by-speed", "data-selector": "crust"}
+    with pytest.raises(ConfigError, match=r"work = 'coreset-by-speed': needs data-selector = "):
+        read_config({"work": "coreset-by-speed"})
+    with pytest.raises(ConfigError, match=r"local-steps = 5: with work = 'coreset-by-speed' it mu"):
+        build_strategy(read_config({**fedcore, "local-steps": 5}))
     with pytest.raises(ConfigError, match=r"work = 'by-speed': needs objective = sgd or"):
         read_config({"work": "by-speed", "objective": "scaffold"})
     with pytest.raises(ConfigError, match=r"work = 'by-speed': task = 'app:x' is another app's"):

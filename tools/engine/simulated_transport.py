@@ -20,8 +20,10 @@ from ...core.wire.keys import (
     ARRAYS,
     ASK_LOSSES,
     ASK_SUPPORT,
+    CORESET,
     LOSS,
     NUM_EXAMPLES,
+    ROUND,
     SECONDS,
     SIMILARITY,
     SPARSE,
@@ -270,7 +272,9 @@ class SimulatedTransport:
         if not reply.has(ARRAYS) and not reply.has(SPARSE):
             return 0  # an answer without a model took almost no training
         if (work := content.get(WORK)) is not None:
-            return int(work[STEPS]) * min(config.batch_size, round(examples))
+            told = next(reply.rows()).config(CORESET) or {}
+            looked = round(examples / 3) if told.get(ROUND) == asked[ROUND] else 0  # to choose it
+            return looked + int(work[STEPS]) * min(config.batch_size, round(examples))
         steps = int(asked.get(STEPS, 0)) or config.local_steps
         return steps * config.batch_size or round(examples * config.local_epochs)
 

@@ -11,6 +11,7 @@ from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_
 from ...core.config.overrides import own_modules
 from ...core.tasks import load_task
 from ...server_app.app import run_title
+from ...server_app.resume import is_model
 from ...server_app.run_folder import RunFolderError, new_name
 from ..engine.local import check_partitions
 
@@ -62,7 +63,7 @@ def plan(overrides: dict[str, Scalar], app: Path | None = None, cluster: str = "
     run_config["output-dir"] = _absolute(str(overrides.get("output-dir") or "runs"))
     run_config["run-name"] = config.run_name or new_name()
     folder = Path(str(run_config["output-dir"]), str(run_config["run-name"]))
-    if config.resume_from:
+    if config.resume_from and not is_model(config.resume_from):
         earlier = Path(str(run_config["resume-from"]))
         folder = earlier.parent.parent if earlier.is_file() else earlier
     elif os.path.lexists(folder):

@@ -16,12 +16,14 @@ FEW_PROBLEMS = 10  # that need not be unfolded
 MOST_CLIENTS = 1000
 _ASKED = {"train": "training", "evaluate": "evaluation"}
 _FATES = {"failed": "failed", "late": "late", "quarantined": "set aside"}
-SHARE = "share of the change"
+SHARE, VALUE = "share of the change", "loss spared"
 _WRITTEN = {"bytes up": data_size, SHARE: percent, "usual reply in s": "{:.3g}".format}
 _NOTE = (
     "The share of the change is the part of the mean updates that a client's own updates made, "
     "along them; all clients together are 100 %, and one that pulled the other way has a negative "
-    "share. It says how much a client moved the model, not how much better that made it. "
+    "share. It says how much a client moved the model, not how much better that made it; the loss "
+    "spared (leave-one-out) does: the server's loss of each round's mean without the client's "
+    "update, minus that with it, summed over rounds. "
     "clients.csv holds this table."
 )
 
@@ -35,6 +37,7 @@ class Contribution:
     bytes_up: int = 0
     norms: float = 0.0
     share: float = 0.0  # of all changes of the model
+    value: float | None = None  # by which the server's loss was lower for its updates
 
 
 def contributions(history: History) -> dict[str, Contribution]:
@@ -53,6 +56,8 @@ def contributions(history: History) -> dict[str, Contribution]:
                 setattr(own, name, getattr(own, name) + (number or 0.0))
             share = event.shares[place] if place < len(event.shares) else None
             own.share += (share or 0.0) / len(noted)
+            value = event.values[place] if place < len(event.values) else None
+            own.value = own.value if value is None else (own.value or 0.0) + value
     return dict(found)
 
 
@@ -62,6 +67,7 @@ def client_rows(history: History) -> list[dict[str, float | str | None]]:
     trouble = Counter(problem.client for problem in history.problems)
     counts, waits = history.times_chosen(), history.ages().max(axis=1, initial=0)
     given = contributions(history)
+    valued = any(own.value is not None for own in given.values())
     slow = {client: (often, seconds) for client, often, seconds, _ in slow_clients(history)}
     rows: list[dict[str, float | str | None]] = []
     for key, wait in zip(history.clients, waits.tolist(), strict=True):
@@ -78,6 +84,8 @@ def client_rows(history: History) -> list[dict[str, float | str | None]]:
             row |= {"updates taken": own.rounds, "samples a round": round(own.samples / each, 1)}
             row |= {"bytes up": own.bytes_up, "norm of an update": _digits(own.norms / each)}
             row[SHARE] = _digits(own.share)
+            if valued:
+                row[VALUE] = None if own.value is None else _digits(own.value)
         if slow:
             often, seconds = slow.get(key, (0, None))
             usual = None if seconds is None else _digits(seconds)

@@ -115,6 +115,9 @@ class NextToken(Segmentation):
 
     Targets are the inputs moved on by one: (n, length) both. Outputs are (n, vocabulary, length) or
     (n, length, vocabulary).
+
+    >>> NextToken().loss(torch.zeros(1, 5, 3), torch.tensor([[4, 0, 2]])).exp()
+    tensor([5.])
     """
 
     kind = "next-token"

@@ -62,6 +62,14 @@ def test_it_builds_without_a_warning_and_needs_no_network(site: Path) -> None:
         assert outside.findall(page.read_text()) == []
 
 
+def test_the_reference_shows_examples_and_nothing_private(site: Path) -> None:
+    pages = [page.read_text() for page in (site / "api").glob("*.html")]
+    names = [name for page in pages for name in re.findall(r'id="(forager\.[\w.]+)"', page)]
+    assert {"forager.strategy", "forager.CosAge", "forager.Problem.loss"} <= set(names)
+    assert [name for name in names if "._" in name] == []
+    assert sum("&gt;&gt;&gt; " in page for page in pages) == len(pages)
+
+
 def test_marks_are_filled_in(site: Path) -> None:
     for page in site.rglob("*.html"):
         assert not re.search(r"(knobs|results|include): \w+ --", page.read_text()), page

@@ -69,6 +69,17 @@ def test_with_cohorts_the_clients_decide_and_each_has_its_own(folder: RunFolder)
     assert [best_in(folder, name) for name in ("", "a", "b")] == [2, 2, 2]
 
 
+def test_the_end_of_a_run_says_which_round_was_best(
+    folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    callback = BestModel(folder)
+    for server_round, score in enumerate([0.5, 0.9, 0.7], 1):
+        callback.on_round_end(loop_after(server_round, score))
+    with caplog.at_level("INFO", "forager"):
+        callback.on_run_end(loop_after(3, 0.7))
+    assert "best: accuracy 90.0 % in round 2 (best.safetensors)" in caplog.text
+
+
 def test_a_resumed_run_goes_on_with_it_and_a_lost_one_is_forgotten(folder: RunFolder) -> None:
     callback = BestModel(folder)
     for number, score in enumerate([0.5, 0.9], 1):

@@ -6,7 +6,7 @@ import pytest
 from forager.core.config import ConfigError, read_config
 from forager.core.config.combinations import _NEEDS, participants, unwise
 from forager.core.methods.base import Method
-from forager.core.methods.catalogue import AXES, all_methods, methods
+from forager.core.methods.catalogue import AXES, all_methods, axis_defaults, methods
 from other_values import config_with
 
 # What has clients send nothing that depends on their data but the model they trained.
@@ -29,7 +29,7 @@ ONLY_A_MODEL = {
     "uplink": {"dense", "int8", "top-k", "top-k-plain", "compact"},
     "weighting": {"examples", "uniform"},
     "serving": {"model", "best"},
-    "work": {"same", "by-speed"},
+    "work": {"same", "by-speed", "coreset-by-speed"},
 }
 MEANS = {"fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad", "paced"}
 # What sends clients nothing that depends on others' data but models.
@@ -58,7 +58,10 @@ def with_company(method: Method) -> dict[str, str]:
         axes["similarity"] = "cosine"
     if getattr(method, "per_attacker", 0):
         axes["client-selector"] = "all"
-    return axes
+    usual = axis_defaults()
+    return {
+        axis: names[0] for axis, names in method.requires.items() if usual[axis] not in names
+    } | axes
 
 
 @pytest.mark.parametrize("method", all_methods(), ids=str)

@@ -1,16 +1,11 @@
 """Small functions of core/log, each by an example."""
 
 from forager.core.log.event import shorten
-from forager.core.log.events import Evaluated, RunStarted
+from forager.core.log.events import RunStarted
 
 
 def test_number_of_events():
     RunStarted(config={"num-server-rounds": 5, "task": "digits"}).number("task")
-
-
-def test_upgraded_of_events():
-    old = {"event": "evaluated", "where": "clients", "accuracy-mean": 0.5, "loss-mean": 2}
-    assert (dict(Evaluated.upgraded(old))["spread"]) == {"accuracy": {"mean": 0.5}}
 
 
 def test_shorten_of_text():

