@@ -23,7 +23,7 @@ from ..core.wire.arrays import from_record, to_record
 from ..core.wire.keys import ARRAYS, CORESET, NUM_EXAMPLES, TRAIN_LOSS
 from ..core.wire.records import attach, entries, filled, records_of
 from .batch import ClientBatch
-from .device.sample_store import Packing
+from .device.packing import Packing
 from .hooks.base import ClientHook
 from .side import ClientSide, hooks_of
 

@@ -23,7 +23,7 @@ from ..core.tasks.problems import Problem
 from ..core.wire.keys import FROZEN, NUM_EXAMPLES, TRAIN_LOSS
 from .batch import ClientBatch
 from .clients import VirtualClients, client_data
-from .device.sample_store import Packing
+from .device.packing import Packing
 from .hooks.base import ClientHook
 from .hooks.personal import PersonalParts
 

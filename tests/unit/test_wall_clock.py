@@ -11,7 +11,7 @@ FOLDERS = ("server_app", "client_app", "strategies", "selectors", "core", "tools
 HARMLESS = {
     "client_app/device/file_lock.py": "how long ago a node on another machine held the files",
     "server_app/run_folder.py": "the name of a new folder, which has a random part too",
-    "tools/report/watch/follow.py": "how long ago a run last wrote; shown, never acted on",
+    "tools/report/tail.py": "how long ago a run last wrote; shown, never acted on",
     "core/tasks/streams/folder.py": "whether a file is still being written, whatever its date",
     "tools/flower/reach.py": "how far the clock is from the server's, which is the question",
     "docker/submit.py": "a name; whether a run still writes, with a limit on a steady clock",
