@@ -104,7 +104,7 @@ class ShuffledTurns(ClientSelector):
     compares the participants of a round then never learns how the halves differ.
 
     >>> rng, age, partners = np.random.default_rng(0), np.zeros(4, dtype=int), set()
-    >>> for _ in range(20):
+    >>> for _ in range(60):
     ...     chosen = ShuffledTurns().select(Candidates(list("abcd"), {"age": age}), 2, rng)
     ...     age = np.where(np.isin(np.arange(4), chosen), 0, age + 1)
     ...     partners.add(tuple(sorted(chosen.tolist())))

@@ -416,6 +416,7 @@ RELEASING: list[dict[str, Any]] = [
     {"cohorts": "neighbours", "similarity": "centred-overlap"},
     {"cohorts": "similarity", "similarity": "centred-overlap"},
     {"cohorts": "split-test"},
+    {"cohorts": "conflict-test"},
     {"cohorts": "auxo"},
     {"cohorts": "cfl"},
     {"cohorts": "clove"},

@@ -199,7 +199,7 @@ def test_runs_are_done_again_when_the_data_or_own_code_change(
     count, said = compared()
     assert count == 2
     assert "reused: 0 earlier runs" in said
-    assert "before data or own code changed" in said
+    assert "earlier runs on other data or code are not reused" in said
     (tmp_path / "widths.py").write_text("WIDTH = 5  # the model is another")
     assert compared()[0] == 2
     assert compared()[0] == 0
