@@ -137,8 +137,8 @@ def test_counters_take_the_median_and_are_never_averaged(aggregator: str, uplink
     assert arrays is not None
     counter = from_record(arrays)["norm.num_batches_tracked"]
     trained = [grid.nodes[message.metadata.dst_node_id] for message in grid.of_kind("train")]
-    # An encoded update carries changes of floats only: the counter stays as it was sent. Whole models
-    # are smaller than what top-k would send of this one.
+    # An encoded update carries changes of floats only: the counter stays as it was sent. Of this
+    # model, whole ones are smaller than what top-k would send.
     whole = uplink in ("dense", "top-k", "top-k-plain")
     expected = 6 + np.median([int(key) for key in trained]) if whole else 5
     assert counter.dtype == np.int64
