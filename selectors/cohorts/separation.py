@@ -75,6 +75,8 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
         return none
     lengths, directions = _main_directions(found.means, 3 * most)
     most = min(most, count // 2, len(lengths) + 1)
+    if most < 2:  # all do the same
+        return none
     positions = found.means @ directions[:, : most - 1]
     numbers = range(2, most + 1)
     noise = np.cumsum(found.noise_along(directions[:, : most - 1]))[:, None] / found.counts

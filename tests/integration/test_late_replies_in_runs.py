@@ -186,8 +186,8 @@ def test_a_late_update_counts_less_the_older_it_is(slow):
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"objective": "scaffold"}, "objective = 'scaffold'; allowed are"),
-        ({"privacy": "central-dp"}, "privacy = 'central-dp'; allowed are"),
+        ({"objective": "scaffold"}, "objective = 'scaffold' cannot use updates"),
+        ({"privacy": "central-dp"}, "privacy = 'central-dp' cannot use updates"),
         ({"aggregation.buffer": 2}, "aggregation.buffer = 2: aggregation.late = true"),
     ],
     ids=str,
