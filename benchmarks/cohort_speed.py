@@ -16,8 +16,9 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from numpy.typing import NDArray
 
-from ..selectors.cohorts.affinity import Affinity, AffinityRecord, Claims, choose_leaves
+from ..selectors.cohorts.affinity import Affinity, AffinityRecord
 from ..selectors.cohorts.auxo import Auxo
+from ..selectors.cohorts.matching import Claims, choose_leaves
 from ..selectors.cohorts.projection import Projection
 from ..selectors.cohorts.split import SplitRule
 from .side_by_side import side_by_side

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from ..selectors.cohorts.affinity import Affinity, equal_shares
+from ..selectors.cohorts.affinity import Affinity
 from ..selectors.cohorts.auxo import Auxo, AuxoObserved
+from ..selectors.cohorts.matching import equal_shares
 
 Lie = Callable[[Auxo], Affinity]
 

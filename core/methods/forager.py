@@ -9,7 +9,7 @@ METHODS = (
         about="all samples; once labels are found to be wrong, as far as the model confirms them",
         after="Gradient Coreset for Federated Learning (GCFL), and Arpit et al., 2017",
         core="selectors.data_selectors.confirmed_labels:LabelDoubt",
-        layer="strategies.layers.examination:ConfirmedLabels.of_run",
+        layer="strategies.layers.confirmed_labels:ConfirmedLabels.of_run",
         hook="client_app.hooks.confirmed_labels:ConfirmedSamples",
         sends=("agreement of the model with its labels",),
     ),

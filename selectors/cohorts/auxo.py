@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import at_least
-from .affinity import Affinity, Claims, Feedback, choose_leaves, grouped
+from .affinity import Affinity, Feedback
 from .lies import LieCounter, wrong_cluster, wrong_cohort
+from .matching import Claims, choose_leaves, grouped
 from .online import OnlineClusters, distances_to
 from .projection import unit_rows
 from .rewards import decayed, exploration_rate, instant_reward, known_centre

@@ -21,7 +21,7 @@ from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.records import entries, filled
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.requests import Requests
-from ...selectors.cohorts.affinity import equal_shares, proportional_shares
+from ...selectors.cohorts.matching import equal_shares, proportional_shares
 from ..aggregation.metric_spread import metric_spread
 from ..aggregation.running_mean import RunningMean
 from ..cohorts.base import MEAN, CohortRule, CohortSignals, Regrouping, Scene, asking

@@ -9,7 +9,7 @@ from forager.core.config import default_config
 from forager.server_app.app import build_loop
 from forager.server_app.loop import Loop
 from forager.strategies.layers.base import Layer
-from forager.strategies.layers.examination import ConfirmedLabels
+from forager.strategies.layers.confirmed_labels import ConfirmedLabels
 from forager.tools.engine.local_grid import LocalGrid
 
 

@@ -1,12 +1,7 @@
 import numpy as np
 import pytest
-from forager.selectors.cohorts.affinity import (
-    Affinity,
-    AffinityRecord,
-    Claims,
-    choose_leaves,
-    equal_shares,
-)
+from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
+from forager.selectors.cohorts.matching import Claims, choose_leaves, equal_shares
 from forager.selectors.cohorts.tree import CohortTree
 
 
