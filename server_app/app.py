@@ -326,16 +326,7 @@ def configure_logging(level: int = logging.INFO) -> None:
 
 
 def run_title(config: RunConfig) -> str:
-    """Name the preset, what differs from it, and the task.
-
-    >>> from forager.core.config import default_config, read_config
-    >>> def title(**keys: str) -> str:
-    ...     return run_title(read_config({**default_config(), **keys}))
-    >>> title(strategy="cosage")
-    'cosage on digits'
-    >>> title(aggregator="fedyogi", uplink="top-k")
-    'fedavg with aggregator fedyogi, uplink top-k on digits'
-    """
+    """Name the preset, what differs from it, and the task."""
     preset, flat = fill_axes(config.strategy, {}), config.flat()
     other = [f"{axis} {flat[axis]}" for axis in sorted(AXES) if flat[axis] != preset[axis]]
     changed = f" with {', '.join(other)}" if other else ""

@@ -44,17 +44,7 @@ class TrainSettings:
 
 
 def learning_rate(config: RunConfig, server_round: int) -> float:
-    """Return the learning rate of a round (rounds count from 1).
-
-    >>> from forager.core.config import read_config
-    >>> step = read_config({"schedule.kind": "step", "schedule.every": 2, "learning-rate": 0.8})
-    >>> [learning_rate(step, r) for r in (1, 2, 3, 5)]
-    [0.8, 0.8, 0.4, 0.2]
-    >>> keys = {"schedule.kind": "cosine", "schedule.rounds": 10, "learning-rate": 1.0}
-    >>> cosine = read_config(keys)
-    >>> round(learning_rate(cosine, 6), 3), learning_rate(cosine, 11)
-    (0.5, 0.0)
-    """
+    """Return the learning rate of a round (rounds count from 1)."""
     done = server_round - 1
     if config.schedule.kind == "step":
         return config.learning_rate * config.schedule.factor ** (done // config.schedule.every)

@@ -52,12 +52,6 @@ def with_common_body(
     """Return cohorts' models with one body, the weighted mean of theirs, and their own heads.
 
     Some of them count, at least one above 0; the others take over the mean.
-
-    >>> models = {name: to_record({"body": np.full(1, x), "head": np.full(1, x)})
-    ...           for name, x in (("a", 0.0), ("b", 4.0), ("c", 9.0))}
-    >>> shared = with_common_body(models, {"a": 3.0, "b": 1.0}, frozenset(["head"]))
-    >>> {name: [float(x[0]) for x in from_record(m).values()] for name, m in shared.items()}
-    {'a': [1.0, 0.0], 'b': [1.0, 4.0], 'c': [1.0, 9.0]}
     """
     mean = RunningMean()
     for cohort, weight in weights.items():
@@ -91,13 +85,6 @@ def with_shared_changes(
     ``weights`` say how much the change of each cohort that trained counts in everybody's, at least
     one above 0; ``own`` is the weight of a cohort's own change, from 0 to 1. Those that did not
     train have none.
-
-    >>> def models(a, b):
-    ...     return {c: to_record({"w": np.full(1, x)}) for c, x in (("a", a), ("b", b))}
-    >>> before, after = models(0.0, 4.0), models(2.0, 8.0)
-    >>> moved = with_shared_changes(before, after, {"a": 1.0, "b": 1.0}, own=0.5)
-    >>> {cohort: float(from_record(model)["w"][0]) for cohort, model in moved.items()}
-    {'a': 2.5, 'b': 7.5}
     """
     old, new = ({c: from_record(m) for c, m in models.items()} for models in (before, after))
     total = sum(weights.values())

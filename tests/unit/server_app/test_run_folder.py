@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forager.core.config import default_config, read_config
+from forager.server_app.app import run_title
 from forager.server_app.run_folder import RunFolder, RunFolderError, to_plain
 from forager.tools.report import write_rounds_csv
 
@@ -303,3 +305,13 @@ def test_rounds_csv_holds_what_is_known(tmp_path: Path) -> None:
         "clients-accuracy-variance": "",
         "epsilon": "",
     }
+
+
+def test_the_title_names_the_preset_what_differs_from_it_and_the_task() -> None:
+    def title(**keys: str) -> str:
+        return run_title(read_config({**default_config(), **keys}))
+
+    assert title(strategy="cosage") == "cosage on digits"
+    assert title(aggregator="fedyogi", uplink="top-k") == (
+        "fedavg with aggregator fedyogi, uplink top-k on digits"
+    )
