@@ -84,7 +84,8 @@ def tables(results: Results) -> str:
     ]
     told, held = (sum(row[f"found {n}"] for row in long) for n in ("forecasts", _HOLD))
     told_of = f"{told:.0f} of {len(TARGETS) * len(long)}"
-    return "\n".join([*rows, "", f"Forecasts made: {told_of}; that hold: {held:.0f}."])
+    forecasts = f"A forecast was possible in {told_of} cases; {held:.0f} of them held."
+    return "\n".join([*rows, "", forecasts])
 
 
 def _found(row: Any) -> Sequence[int]:

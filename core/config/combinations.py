@@ -20,8 +20,11 @@ _WITH_BUFFER = {
         ("none", "split-test", "conflict-test", "auxo", "similarity", "ifca", "cfl"),
         "it compares updates of one model by all clients, some of which still train another",
     ),
-    "objective": (("sgd", "prox", "gce", "sce"), "it corrects by the models of the last round"),
-    "privacy": (("none", "local-dp"), "it accounts for rounds whose clients are drawn anew"),
+    "objective": (
+        ("sgd", "prox", "gce", "sce"),
+        "its correction refers to the model of the last round",
+    ),
+    "privacy": (("none", "local-dp"), "it accounts for rounds that each draw their clients anew"),
 }
 
 
@@ -115,7 +118,7 @@ def _of_axes(active: Found) -> list[str]:
 def _server_data(method: Method, config: RunConfig, active: Found) -> list[str]:
     if config.data.validation_share > 0:
         return []
-    return [f"{method}: needs samples on the server, data.validation-share = 0.0"]
+    return [f"{method}: needs samples on the server; set data.validation-share above 0"]
 
 
 def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
@@ -127,19 +130,19 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
 def _own_training(method: Method, config: RunConfig, active: Found) -> list[str]:
     if not config.task.startswith(PREFIX):
         return []
-    return [f"{method}: task = {config.task!r} is another app's, which takes its own steps"]
+    return [f"{method}: task = {config.task!r} is another app, which trains with its own code"]
 
 
 def _noise_for_a_budget(method: Method, config: RunConfig, active: Found) -> list[str]:
     allowed = ", ".join(m.name for m in _on(method.axis) if m is not method)
-    return [f"dp.budget = {config[Dp].budget}: needs noise; allowed is {method.axis} = {allowed}"]
+    return [f"dp.budget = {config[Dp].budget}: needs noise; use {method.axis} = {allowed}"]
 
 
 def _of_fine_tuning(config: RunConfig) -> list[str]:
     if not config.fine_tune.epochs or config.data.validation_share > 0:
         return []
     what = f"fine-tune.epochs = {config.fine_tune.epochs}"
-    return [f"{what}: needs samples on the server, data.validation-share = 0.0"]
+    return [f"{what}: needs samples on the server; set data.validation-share above 0"]
 
 
 def _of_scaling(config: RunConfig, active: Found) -> list[str]:
@@ -162,13 +165,13 @@ def _of_buffer(config: RunConfig, asked: int) -> list[str]:
         return _of_earlier_rounds("aggregation.late = true", config) if late else []
     what, problems = f"aggregation.buffer = {buffer}", []
     if late:
-        problems.append(f"{what}: aggregation.late = true has no use, no update is late; set one")
+        problems.append(f"{what}: no update is late, so aggregation.late = true has no effect")
     if config.round.over_commit:
         told = f"round.over-commit = {config.round.over_commit}"
-        problems.append(f"{what}: {told} waits for nobody either; set one of the two")
+        problems.append(f"{what}: {told} also avoids waiting; set only one of the two")
     if config.round.deadline == AUTO:
-        told = "round.deadline = 'auto': no round waits that times could be learned from"
-        problems.append(f"{what}, {told}; give seconds")
+        told = "round.deadline = 'auto' learns from rounds that wait for all their clients"
+        problems.append(f"{what}: {told}; give it in seconds")
     if buffer > asked:
         problems.append(f"{what}: at most {asked}, the clients that train at a time")
     return problems + _of_earlier_rounds(what, config)
@@ -195,7 +198,7 @@ def _offered(need: str, why: str) -> Callable[[Method, RunConfig, Found], list[s
             return []
         axis = next(a for a in config.axes() if any(need in m.offers for m in _on(a)))
         allowed = ", ".join(m.name for m in _on(axis) if need in m.offers)
-        return [f"{method}: {why}; allowed is {axis} = {allowed}, not {config.axes()[axis]!r}"]
+        return [f"{method}: {why}; use {axis} = {allowed}, not {config.axes()[axis]!r}"]
 
     return check
 
@@ -234,7 +237,7 @@ _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "one model": _offered("one model", "a client keeps one state, not one per model"),
     "a similarity": _offered("a similarity", "set a similarity"),
     "mean aggregator": _offered(
-        "mean aggregator", "what one client changes in other aggregators is not known"
+        "mean aggregator", "the influence of one client on other aggregators is not known"
     ),
     "our training": _own_training,
     "noise for a budget": _noise_for_a_budget,

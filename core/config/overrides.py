@@ -11,7 +11,7 @@ from ..wire.flower_private import parse_config_args
 from .run_config import ConfigError, Scalar
 
 _PAIR = re.compile(r"\S+?=('[^']*'|\"[^\"]*\"|\S+)")  # what Flower takes for a key and its value
-_FORM = "expected is \"key=1 other=0.5 third=true fourth='text'\" or the name of a .toml file"
+_FORM = "write \"key=1 other=0.5 third=true fourth='text'\" or the name of a .toml file"
 
 
 def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
@@ -22,8 +22,8 @@ def parse_overrides(texts: Sequence[str]) -> dict[str, Scalar]:
         for key in keys if len(set(keys)) < len(keys) else ():
             if keys.count(key) > 1:
                 raise ConfigError(
-                    f"run config: {key!r} is set {keys.count(key)} times in one -c; leave one "
-                    "(of several -c, the last one wins)"
+                    f"run config: {key!r} is set {keys.count(key)} times in one -c; keep one "
+                    "of them (with several -c options, the last one wins)"
                 )
         rest = "" if text.endswith(".toml") else _PAIR.sub("", text).strip()
         if rest:

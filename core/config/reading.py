@@ -69,7 +69,7 @@ def old_names(given: Mapping[str, object]) -> list[str]:
     """Return what to write for the methods that a run config calls by their old names."""
     return [
         f"{key} = {given[key]!r}: it is {_NAMES[str(given[key])]!r} now; "
-        "the old name goes with the next version"
+        "the old name will be removed in the next version"
         for key in ("strategy", *AXES)
         if given.get(key) in _NAMES
     ]

@@ -15,14 +15,6 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
     A reader, or a crash at any moment, sees the old content or the new, never a part. If writing
     fails, the old file stays. When this returns, a power cut cannot bring the old one back.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "state")
-    ...     with replacing(path) as file:
-    ...         _ = file.write(b"all of it")
-    ...     path.read_bytes()
-    b'all of it'
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -38,16 +30,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove new versions of a file that a crash left unfinished.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "state")
-    ...     _ = path.with_name(".state.0123abcd.tmp").write_bytes(b"half of")
-    ...     remove_leftovers(path)
-    ...     list(Path(folder).iterdir())
-    []
-    """
+    """Remove new versions of a file that a crash left unfinished."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         leftover.unlink(missing_ok=True)
 
@@ -59,17 +42,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def set_aside(path: Path, why: str, *, companions: Sequence[str] = ()) -> Path:
-    """Move a useless file out of the way, where it stays; return where it is now.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "state")
-    ...     for _ in range(2):
-    ...         _ = path.write_bytes(b"garbage")
-    ...         moved = set_aside(path, "damaged")
-    ...     moved.name, path.exists()
-    ('state.damaged-2', False)
-    """
+    """Move a useless file out of the way, where it stays; return where it is now."""
     before = _set_aside_before(path, why)
     target = path.with_name(f"{path.name}.{why}-{max(before, default=0) + 1}")
     for ending in companions:

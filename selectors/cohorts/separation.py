@@ -21,7 +21,7 @@ from .many_kmeans import many_kmeans
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]
 
-_FEWEST = 6  # clients: among fewer, chance makes gaps as clear as any
+FEWEST = 6  # clients: among fewer, chance makes gaps as clear as any
 _ALIKE = 0.01  # shares within groups below this are equally small
 _MARGIN = 0.5  # of what chance leaves within groups: cohorts are looked at in many rounds
 _MOST_DRAWS, _FEWEST_DRAWS = 99, 19  # of clients without groups; fewer of many clients
@@ -71,7 +71,7 @@ def separation(found: Differences, most: int, limit: float = 0.15, seed: int = 0
     """
     count = len(found.keys)
     none = Separation(np.zeros(count, dtype=np.intp), 1, 1.0, np.nan, count)
-    if count < _FEWEST:
+    if count < FEWEST:
         return none
     lengths, directions = _main_directions(found.means, 3 * most)
     most = min(most, count // 2, len(lengths) + 1)

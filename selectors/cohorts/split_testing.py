@@ -22,7 +22,7 @@ from ..diagnosis.skew import told_by_labels
 from .evidence import Evidence
 from .projection import unit_rows
 from .rewards import decayed, instant_reward, known_centre
-from .separation import Separation, separation
+from .separation import FEWEST, Separation, separation
 from .split import SplitRule
 from .tree import ROOT, CohortTree, in_order
 
@@ -317,10 +317,11 @@ class SplitTest:
         """Return what speaks against a split, nothing if it is due."""
         if groups.parts < 2:
             seen = leaf.evidence.clients
-            return f"{seen} clients are too few to find groups: more must train"
+            few = f"{seen} clients have trained, at least {FEWEST} are needed to find groups"
+            return few if seen < FEWEST else "no two groups of at least two clients"
         share = f"{groups.within:.1%} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
-            return f"{share}, at most {self.limit:.0%} is allowed"
+            return f"no distinct groups: {share}, at most {self.limit:.0%} is allowed"
         if not groups.clear(self.limit):
             return (
                 f"{share}, and {groups.chance:.1%} without groups: no clear difference. More "

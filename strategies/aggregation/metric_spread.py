@@ -26,11 +26,6 @@ def metric_spread(
     and its main metric where it has one: some are undefined on few samples. Of the other metrics
     each value counts that makes sense. Whatever else a reply holds is ignored. The main metric is
     the first.
-
-    >>> errors = [MetricRecord({"mae": float(i), "loss": 1.0}) for i in range(11)]
-    >>> spread = metric_spread(errors, [Metric("mae", higher_is_better=False)]).spread["mae"]
-    >>> spread.mean, spread.worst_10, spread.best_10
-    (5.0, 10.0, 0.0)
     """
     main, records = metrics[0], list(records)
     sound = [

@@ -54,14 +54,6 @@ class Admission:
         """Return why a client may not take part; nothing if it may.
 
         ``tags`` are those of its node; None as long as it has not said them.
-
-        >>> site = Admission(tags=["site-a", "site-b"])
-        >>> site.refusal("camera-1", ["gpu", "site-b"])
-        ''
-        >>> site.refusal("camera-2", ["gpu"])
-        "has the tags gpu; the run is for clients.tags = 'site-a,site-b'"
-        >>> Admission(allowed=["camera-1"]).refusal("camera-2", None)
-        'not in clients.allowed'
         """
         if self.allowed and key not in self.allowed:
             return "not in clients.allowed"

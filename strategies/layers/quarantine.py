@@ -1,5 +1,6 @@
 """Set bad replies aside so that the round continues with the rest."""
 
+import logging
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -8,12 +9,11 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from ...core.config import RunConfig
+from ...core.log.events import Decided
 from ...core.methods.catalogue import chosen
-from ...core.wire.arrays import from_record
-from ...core.wire.keys import ARRAYS, LOSS, NUM_EXAMPLES, PLAN
+from ...core.wire.keys import LOSS, NUM_EXAMPLES, PLAN
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ...core.wire.schemas import MOST_SAMPLES
 from ..aggregation.metric_spread import untested
@@ -21,32 +21,20 @@ from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
 from .base import Layer, Outcome
 from .contributions import Contributions, server_loss
+from .sent_model import Norms, SentModel, impossible, misfits, shorten, update_norms
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
 _MOST_HELD = 2**28  # bytes of replies that wait for the others then
 _MOST_METRICS = 64  # names in a reply: all that are common go to the log
 _UNKNOWN = 100.0  # times the model's norm that an update may have then
 
-Norms = NDArray[np.float64]
+_log = logging.getLogger("forager")
+
 _Measured = tuple[Replies, dict[int, str], Norms]  # with what is wrong with rows
 
 
 class MostlyOutliers(RuntimeError):
     """Most replies of a round are far from what was usual before."""
-
-
-class SentModel:
-    """The model that clients were sent, ready to compare replies with."""
-
-    def __init__(self, record: ArrayRecord) -> None:
-        self.arrays = from_record(record)
-        # Half precision overflows at 65,504; in single precision only absurd values do.
-        kinds = {name: a.dtype for name, a in self.arrays.items() if a.dtype.kind == "f"}
-        self.wide = {name: np.promote_types(kind, np.float32) for name, kind in kinds.items()}
-        floats = [
-            self.arrays[name].ravel().astype(wide, copy=False) for name, wide in self.wide.items()
-        ]
-        self.norm = math.sqrt(sum(float(np.vdot(a, a)) for a in floats))
 
 
 class QuarantineLayer(Layer):
@@ -56,6 +44,9 @@ class QuarantineLayer(Layer):
     types than were sent, values that are not finite, example counts below 1 (of streams, fractions
     are fine) or above ``count_factor`` times the usual, and updates larger than ``norm_factor``
     times the usual (:class:`UsualSize`). Each is noted and counted against its client.
+
+    A client with many samples takes many steps: if its samples explain the norm, the update is
+    shortened to the limit instead. So a lie about samples gains nothing that is not open to all.
     """
 
     remembers = ("_norms", "_counts", "federation")
@@ -76,6 +67,7 @@ class QuarantineLayer(Layer):
         self._counts = UsualSize(count_factor)
         self._models: dict[int, tuple[ArrayRecord, SentModel]] = {}  # of this round, by record
         self._judged, self._outliers = 0, 0  # replies of this round
+        self._said: set[str] = set()  # what is done with large clients, once
         self.contributions = Contributions()
 
     @classmethod
@@ -137,8 +129,9 @@ class QuarantineLayer(Layer):
     def hear(self, server_round: int, replies: Replies) -> None:
         """Check late replies like any other; what is usual is learned from the others alone."""
         wrong, norms = self._checked(replies)
-        wrong |= self._outlying(replies, wrong, norms)
-        late = {row: f"late: {reason}" for row, reason in wrong.items()}
+        outliers, limits = self._outlying(replies, wrong, norms)
+        late = {row: f"late: {reason}" for row, reason in (wrong | outliers).items()}
+        self._shorten(server_round, replies, norms, limits)
         super().hear(server_round, self.federation.sound(server_round, replies, late))
 
     def _measured(self, table: Replies) -> "_Measured":
@@ -154,13 +147,17 @@ class QuarantineLayer(Layer):
         self, server_round: int, table: Replies, wrong: dict[int, str], norms: Norms
     ) -> Replies:
         """Return the rows of a table that are sound and not far from what is usual."""
-        outliers = self._outlying(table, wrong, norms)
+        outliers, limits = self._outlying(table, wrong, norms)
+        self._shorten(server_round, table, norms, limits)
         self._judged += len(table) - len(wrong)
         self._outliers += len(outliers)
         sound = self.federation.sound(server_round, table, wrong | outliers)
         heaviest = self.weight_factor * self._counts.median
         if len(sound) and 0 < heaviest < max(sound.metrics[NUM_EXAMPLES]):
-            lighter = [min(count, heaviest) for count in sound.metrics[NUM_EXAMPLES]]
+            counts = sound.metrics[NUM_EXAMPLES]
+            over = [row for row, count in enumerate(counts) if count > heaviest]
+            self._say(server_round, sound, over, "weight")
+            lighter = [min(count, heaviest) for count in counts]
             sound.set_metric(NUM_EXAMPLES, lighter)
         if len(sound):
             asked = [each for each in self.federation.ledger.of(sound) if each is not None]
@@ -170,27 +167,64 @@ class QuarantineLayer(Layer):
             self.contributions.add(sound, keys, asked, models, norms[here])
         return sound
 
-    def _outlying(self, table: Replies, wrong: Container[int], norms: Norms) -> dict[int, str]:
-        """Return the rows that claim many times what is usual, and what."""
+    def _outlying(
+        self, table: Replies, wrong: Container[int], norms: Norms
+    ) -> tuple[dict[int, str], dict[int, float]]:
+        """Return the rows that claim many times what is usual, and what; norms to shorten to."""
         outliers: dict[int, str] = {}
+        limits: dict[int, float] = {}
         rows = [row for row in range(len(table)) if row not in wrong]
         counts = table.metrics.get(NUM_EXAMPLES, ())
         few = not self._counts.exceeded(counts[row] for row in rows)
         if few and not self._norms.exceeded(norms[rows]):
-            return outliers
+            return outliers, limits
         most, usual = self._counts.most(MOST_SAMPLES), self._norms.median
         longest = self._norms.most(math.inf)
+        # As many times the usual samples explain as many times the usual norm
+        explained = self._norms.factor * self._counts.median or math.inf
         assigned = self.federation.ledger.of(table)
         for row in rows:
             model, examples = self._sent(assigned[row]), counts[row]
             # Where updates are next to nothing, so is what is usual of them
             limit = longest if model is not None and usual > 1e-9 * model.norm else math.inf
             if examples > most:
-                outliers[row] = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
-            elif norms[row] > limit:
+                told = f"{NUM_EXAMPLES} = {examples:.4g}, more than {most:.4g}"
+                outliers[row] = f"{told} (quarantine.count-factor)"
+            elif norms[row] > limit * max(1.0, examples / explained):
                 told = f"update of norm {norms[row]:.3g}, more than {limit:.3g}"
                 outliers[row] = f"{told} (quarantine.norm-factor)"
-        return outliers
+            elif norms[row] > limit:
+                limits[row] = limit
+        return outliers, limits
+
+    def _shorten(
+        self, server_round: int, table: Replies, norms: Norms, limits: Mapping[int, float]
+    ) -> None:
+        """Shorten the updates of some rows to these norms."""
+        if limits:
+            sent = [self._sent(each) for each in self.federation.ledger.of(table)]
+            shorten(table, sent, norms, limits)
+            self._say(server_round, table, list(limits), "norm")
+
+    def _say(self, server_round: int, table: Replies, rows: Sequence[int], what: str) -> None:
+        """Note once what is done with clients that have many samples, naming the largest."""
+        if what in self._said:
+            return
+        self._said.add(what)
+        counts = table.metrics[NUM_EXAMPLES]
+        row = max(rows, key=lambda row: counts[row])
+        name = self.federation.roster.called(self.federation.key(table.nodes[row]))
+        times = counts[row] / self._counts.median
+        seen = f"client {name} has {times:.2g} times the usual number of samples"
+        done = {
+            "norm": "the updates of such clients are shortened to quarantine.norm-factor times "
+            "the usual norm",
+            "weight": f"such clients count for {self.weight_factor:g} times the usual number "
+            "(quarantine.weight-factor)",
+        }
+        _log.warning("%s; %s", seen, done[what])
+        event = Decided(round=server_round, part="large clients", seen=seen, decision=done[what])
+        self.federation.note(event)
 
     def _asked(self, table: Replies) -> dict[int, str]:
         """Return the rows that nobody asked for, or that answer a second time."""
@@ -217,17 +251,17 @@ class QuarantineLayer(Layer):
             for row, assignment in enumerate(self.federation.ledger.of(table))
         ]
         # Layers inside check the records that they asked for.
-        wrong = _misfits(table, sent, records) | wrong
+        wrong = misfits(table, sent, records) | wrong
         if len(wrong) == len(table):
             return wrong, norms
-        norms = _update_norms(table, sent)
+        norms = update_norms(table, sent)
         for row in np.flatnonzero(~np.isfinite(norms)).tolist():
             wrong.setdefault(row, "values that are not finite, or too large to square")
         for row, model in enumerate(sent):  # whatever others do: all may diverge
             most = math.inf if model is None else _UNKNOWN * max(model.norm, 1.0)
             if norms[row] > most:
                 wrong.setdefault(row, f"update of norm {norms[row]:.3g}, more than {most:.3g}")
-        return _impossible(table, sent) | wrong, norms
+        return impossible(table, sent) | wrong, norms
 
     def _sent(self, assignment: Assignment | None) -> "SentModel | None":
         record = None if assignment is None else assignment.model
@@ -329,50 +363,3 @@ def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> s
         if not all(map(math.isfinite, values)):
             return f"metric {name} is not finite"
     return ""
-
-
-def _misfits(
-    table: Replies, sent: Sequence[SentModel | None], expected: Container[str]
-) -> dict[int, str]:
-    """Return the rows whose arrays are not like the model that their clients were sent."""
-    surplus = [n for n in table.stacks if n != ARRAYS and n not in expected]
-    wrong: dict[int, str] = {}
-    for row in range(len(table)):
-        more = [
-            name
-            for name, column in table.records.items()
-            if type(column[row]) is ArrayRecord and name != ARRAYS and name not in expected
-        ]
-        if more or surplus:
-            wrong[row] = f"{1 + len(more) + len(surplus)} array records instead of one"
-    like = next(model for model in sent if model is not None)
-    return table.fitting(ARRAYS, like.arrays) | wrong
-
-
-def _impossible(table: Replies, sent: Sequence[SentModel | None]) -> dict[int, str]:
-    """Return the rows with a variance below 0 where they were sent none: its root is no number."""
-    wrong: dict[int, str] = {}
-    for name in (name for name in table.arrays if name.endswith("running_var")):
-        below = table.arrays[name].reshape(len(table), -1).min(axis=1) < 0
-        for row in np.flatnonzero(below).tolist():
-            model = sent[row]
-            if model is not None and model.arrays[name].min() >= 0:
-                wrong[row] = f"array {name}: variances below 0"
-    return wrong
-
-
-def _update_norms(table: Replies, sent: Sequence[SentModel | None]) -> Norms:
-    """Return the norm of each update; of values that are not finite, it is not finite either."""
-    models = [model for model in sent if model is not None]
-    alike = all(model is models[0] for model in models)
-    squares = np.zeros(len(table))
-    for name, wide in models[0].wide.items():
-        after = table.arrays[name]
-        before = models[0].arrays[name]
-        if not alike:
-            before = np.stack([(model or models[0]).arrays[name] for model in sent])
-        with np.errstate(over="ignore", invalid="ignore"):
-            rows = np.subtract(after, before, dtype=wide).reshape(len(after), -1)
-            squares += np.vecdot(rows, rows)
-    norms: Norms = np.sqrt(squares)
-    return norms

@@ -12,6 +12,7 @@ from .formatting import data_size, duration, jain_index, percent, plural
 from .history import History
 
 _NO_END = "unknown (no end in the log)"
+_OTHER_BYTES = "of tests on clients and of asking their names, not counted above"
 ENDINGS = {
     "completed": "The run completed",
     "early-stop": "The run stopped early, as its rule says",
@@ -247,7 +248,7 @@ def key_figures(history: History) -> list[tuple[str, str, str]]:
         ("bytes down", data_size(history.total("bytes-down")), "to clients"),
         ("bytes up", data_size(history.total("bytes-up")), _instead(history) or "from clients"),
         ("bytes selecting", data_size(history.total("bytes-select")), choosing),
-        *([("bytes testing", f"{data_size(testing)}, not counted above", "")] if testing else []),
+        *([("other bytes", data_size(testing), _OTHER_BYTES)] if testing else []),
         ("clients chosen", f"{sum(c > 0 for c in counts)} of {history.population}", ""),
         ("times chosen", often if least < most else f"{most} each", ""),
         ("failures", f"{failed} failed, {late} late", ""),

@@ -44,5 +44,5 @@ def test_other_words_are_refused(value: object) -> None:
 
 
 def test_a_buffer_does_not_wait_for_it() -> None:
-    with pytest.raises(ConfigError, match=r"aggregation.buffer = 2, round.deadline = 'auto'"):
+    with pytest.raises(ConfigError, match=r"aggregation.buffer = 2: round.deadline = 'auto'"):
         read_config({"round.deadline": "auto", "aggregation.buffer": 2})

@@ -307,10 +307,11 @@ def test_rounds_csv_holds_what_is_known(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_is_called_by_its_preset_what_differs_and_the_task() -> None:
+def test_the_title_names_the_preset_what_differs_from_it_and_the_task() -> None:
     def title(**keys: str) -> str:
         return run_title(read_config({**default_config(), **keys}))
 
     assert title(strategy="cosage") == "cosage on digits"
-    other = title(aggregator="fedyogi", uplink="top-k")
-    assert other == "fedavg with aggregator fedyogi, uplink top-k on digits"
+    assert title(aggregator="fedyogi", uplink="top-k") == (
+        "fedavg with aggregator fedyogi, uplink top-k on digits"
+    )

@@ -120,7 +120,9 @@ def test_central_noise_needs_a_mean() -> None:
         if name in MEANS:
             assert text == ""
         else:
-            assert "privacy = 'central-dp': what one client changes in other aggregators" in text
+            assert (
+                "privacy = 'central-dp': the influence of one client on other aggregators" in text
+            )
             assert f"not {name!r}" in text
             assert all(mean in text for mean in MEANS)
 
@@ -145,7 +147,7 @@ def test_control_variates_need_one_model() -> None:
             assert text == ""
         else:
             assert "objective = 'scaffold': a client keeps one state, not one per model" in text
-            assert f"allowed is cohorts = none, not {name!r}" in text
+            assert f"use cohorts = none, not {name!r}" in text
 
 
 SUPPORTS = {"centred-overlap", "index-overlap", "signed-overlap"}
@@ -171,7 +173,7 @@ def test_a_similarity_is_for_cohorts_that_compare(cohorts: str, similarity: str)
     if similarity in COMPARED[cohorts]:
         assert text == ""
     else:
-        needs = "set a similarity; allowed is"
+        needs = "set a similarity; use"
         verb = needs if cohorts in ("similarity", "neighbours") else "needs"
         assert f"cohorts = {cohorts!r}: {verb} similarity = " in text
         assert all(name in text for name in COMPARED[cohorts])
@@ -208,7 +210,7 @@ SERVER_DATA: list[tuple[dict[str, Any], bool]] = [
 def test_some_need_samples_on_the_server(keys: dict[str, Any], needs: bool) -> None:
     assert problems(**keys) == ""
     text = problems(**keys, data__validation_share=0.0)
-    assert ("needs samples on the server, data.validation-share = 0.0" in text) == needs
+    assert ("needs samples on the server; set data.validation-share above 0" in text) == needs
     assert bool(text) == needs
 
 

@@ -1,6 +1,5 @@
 """Small functions of core/learning, each by an example."""
 
-import pytest
 from forager.core.config import read_config
 from forager.core.learning.layer_squares import rule_for
 from forager.core.learning.train_settings import learning_rate
@@ -20,9 +19,10 @@ def test_may_vmap_of_vmap_stack():
     assert not (may_vmap(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))))
 
 
-def test_learning_rates_fall_by_steps_or_along_a_cosine() -> None:
+def test_learning_rates_fall_by_steps_or_along_a_cosine():
     step = read_config({"schedule.kind": "step", "schedule.every": 2, "learning-rate": 0.8})
     assert [learning_rate(step, r) for r in (1, 2, 3, 5)] == [0.8, 0.8, 0.4, 0.2]
     keys = {"schedule.kind": "cosine", "schedule.rounds": 10, "learning-rate": 1.0}
-    cosine = [learning_rate(read_config(keys), r) for r in (1, 6, 11, 12)]
-    assert cosine == pytest.approx([1.0, 0.5, 0.0, 0.0])
+    cosine = read_config(keys)
+    assert round(learning_rate(cosine, 6), 3) == 0.5
+    assert learning_rate(cosine, 11) == 0.0

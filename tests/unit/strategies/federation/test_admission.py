@@ -15,7 +15,7 @@ from forager.core.wire.versions import versions
 from forager.server_app.app import build_loop
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.federation import Federation
-from forager.strategies.federation.roster import Roster
+from forager.strategies.federation.roster import Admission, Roster
 
 
 def node(key: str, **node_config: Any) -> Any:
@@ -148,3 +148,11 @@ def test_a_simulation_has_no_tags() -> None:
 
     with pytest.raises(ConfigError, match=r"clients\.tags = 'gpu': simulated clients have no tags"):
         build_loop(InMemoryGrid(["0"]), {"clients.tags": "gpu"})
+
+
+def test_a_refusal_says_which_setting_leaves_a_client_out() -> None:
+    site = Admission(tags=["site-a", "site-b"])
+    assert site.refusal("camera-1", ["gpu", "site-b"]) == ""
+    told = "has the tags gpu; the run is for clients.tags = 'site-a,site-b'"
+    assert site.refusal("camera-2", ["gpu"]) == told
+    assert Admission(allowed=["camera-1"]).refusal("camera-2", None) == "not in clients.allowed"

@@ -136,9 +136,12 @@ def test_it_is_quicker_than_waiting_for_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"round.over-commit": 0.5}, "round.over-commit = 0.5 waits for nobody either"),
+        ({"round.over-commit": 0.5}, "round.over-commit = 0.5 also avoids waiting"),
         ({"aggregation.buffer": 7}, "at most 5, the clients that train at a time"),
-        ({"objective": "scaffold"}, "it corrects by the models of the last round; use sgd, prox"),
+        (
+            {"objective": "scaffold"},
+            "last round; use sgd, prox",
+        ),
         ({"cohorts": "flexcfl"}, "cohorts = 'flexcfl' cannot use updates of earlier rounds: it"),
         ({"aggregation.staleness": -1.0}, "aggregation.staleness = -1.0"),
     ],

@@ -22,7 +22,7 @@ from fakes import (
 )
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
-from forager.core.log.events import Quarantined
+from forager.core.log.events import Decided, Quarantined
 from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
@@ -315,6 +315,47 @@ def test_what_is_absurd_is_learnt_from_accepted_updates() -> None:
     assert len(notes.of(Quarantined)) == 1
 
 
+def stretched(times: float) -> Spoil:
+    """Return what makes an honest update this many times as long."""
+
+    def change(arrays: dict[str, Any]) -> None:
+        for name, sent in small_model().items():
+            if sent.dtype.kind == "f":
+                arrays[name][...] = sent + times * (arrays[name] - sent)
+
+    return with_arrays(change)
+
+
+def test_a_long_update_that_many_samples_explain_is_shortened_to_the_limit() -> None:
+    """An honest client with most of the data takes many steps; it is not lost."""
+    usual = float(np.median([num_examples(key) for key in GOOD]))
+
+    def both(times: float, samples: float) -> Spoil:
+        def spoil(records: Records) -> None:
+            stretched(times)(records)
+            with_metrics(num_examples=int(samples))(records)
+
+        return spoil
+
+    def of(times: float, samples: float) -> tuple[Any, Notes]:
+        layer, notes = quarantine(norm_factor=5.0)
+        bad = {BAD: spoiling(both(times, samples))}
+        return one_round(layer, to_record(small_model()), FakeGrid(KEYS, bad))[0], notes
+
+    got, notes = of(40.0, 90 * usual)
+    further, _ = of(80.0, 90 * usual)
+    assert notes.of(Quarantined) == []
+    (event,) = notes.of(Decided)
+    assert event.seen == f"client {Roster.nameless(503)} has 84 times the usual number of samples"
+    assert_same(got, further, rtol=1e-4)  # however long, it counts as much as the limit
+    wanted, _ = of(1.0, 90 * usual)
+    with pytest.raises(AssertionError):
+        assert_same(got, wanted, rtol=1e-2)
+    _, notes = of(40.0, usual)
+    assert [event.client for event in notes.of(Quarantined)] == [Roster.nameless(503)]
+    assert notes.of(Decided) == []
+
+
 def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
     layer, notes = quarantine(count_factor=5.0)
     grid = FakeGrid(KEYS)
@@ -325,7 +366,7 @@ def test_many_times_the_usual_number_of_samples_is_not_believed() -> None:
     (event,) = notes.of(Quarantined)
     assert (event.client, event.reason) == (
         Roster.nameless(503),
-        "num-examples = 200, more than 163.1",
+        "num-examples = 200, more than 163.1 (quarantine.count-factor)",
     )
     wanted, _ = one_round(quarantine()[0], arrays, FakeGrid(GOOD), 3)
     assert_same(got, wanted, rtol=1e-5)
@@ -358,6 +399,8 @@ def test_nobody_counts_for_many_times_the_usual_number_of_samples() -> None:
     wanted, _ = one_round(quarantine()[0], to_record(small_model()), FakeGrid(KEYS, capped))
     assert_same(got, wanted, rtol=1e-6)
     assert notes.of(Quarantined) == []
+    (event,) = notes.of(Decided)
+    assert event.decision.startswith("such clients count for 4 times the usual number")
     unlimited, _ = quarantine(count_factor=100.0)
     free, _ = one_round(unlimited, to_record(small_model()), FakeGrid(KEYS, claim))
     with pytest.raises(AssertionError):

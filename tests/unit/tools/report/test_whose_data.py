@@ -61,7 +61,9 @@ def test_bytes_of_tests_are_not_those_of_training() -> None:
     row = history.rows[1]
     assert (row["bytes-down"], row["bytes-up"], row["bytes-select"]) == (100, 10, 110)
     assert row["bytes-test"] == 220
-    assert dict(summary(history))["bytes testing"] == "220 B, not counted above"
+    assert dict(summary(history))["other bytes"] == (
+        "220 B of tests on clients and of asking their names, not counted above"
+    )
 
 
 def test_clients_that_start_are_not_choosing() -> None:
