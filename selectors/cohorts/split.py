@@ -122,6 +122,7 @@ class SplitWatch(Stateful):
     def __init__(self, rule: SplitRule) -> None:
         self.rule = rule
         self.streak = 0
+        self.reason = ""  # that the last round was not followed by a split
 
     def due(self, round: int, gain: Gain, participants: float, before: float = 0.0) -> bool:
         """Record a round and return whether to split after it.
@@ -129,5 +130,30 @@ class SplitWatch(Stateful):
         ``participants`` is what each cohort would be left with, of those there were ``before``.
         """
         self.streak = self.streak + 1 if self.rule.gains(gain) else 0
-        enough = participants >= self.rule.resources(gain, before)
-        return enough and self.streak >= self.rule.rounds and self.rule.allows(round, participants)
+        self.reason = self._against(round, gain, participants, before)
+        return not self.reason
+
+    def _against(self, round: int, gain: Gain, participants: float, before: float) -> str:
+        rule, least = self.rule, max(self.rule.participants, self.rule.resources(gain, before))
+        first, last = f"after {rule.first_round} rounds", f"after {rule.last_round} rounds"
+        if round < rule.first_round:
+            return f"a cohort splits {first} at the earliest (auxo.first-split)"
+        if 0 < rule.last_round < round:
+            return f"a cohort splits {last} at the latest"
+        if gain.parts < 2 or not gain.before:
+            return "no clusters were found"
+        left, most = gain.after / gain.before, gain.parts**-rule.exponent
+        if left > most:
+            found = f"{gain.parts} clusters leave {left:.0%} of the heterogeneity"
+            return f"{found}, at most {most:.0%} is allowed"
+        if gain.smallest_share < rule.smallest_share:
+            found = f"the smallest of {gain.parts} clusters has {gain.smallest_share:.0%}"
+            return f"{found} of the participants, at least {rule.smallest_share:.0%} is needed"
+        if self.streak < rule.rounds:
+            return f"clear clusters for {self.streak} of {rule.rounds} rounds in a row"
+        if participants < least:
+            return (
+                f"each part would have {participants:.3g} participants per round, and needs "
+                f"{least:.3g}: let more clients train per round"
+            )
+        return ""
