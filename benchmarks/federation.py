@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ..core.wire.versions import nodes_speak
 from ..tools.flower.cli import FlowerCli
-from ..tools.flower.env import PROGRAMS, environment
+from ..tools.flower.env import PROGRAMS, PROJECT, environment
+from ..tools.flower.packing import copy_to_pack
 from ..tools.flower.processes import Program, answers, free_port
 
 START_SECONDS = 180  # machines may be slow or busy
@@ -49,6 +50,8 @@ class Federation:
         self.superlink = self._start([str(PROGRAMS / "flower-superlink")], "superlink", options)
         self.superlink.wait_for(lambda: answers(port) and listens(self.fleet), START_SECONDS)
         self.cli = FlowerCli(port, environment(folder / "superlink" / "home"))
+        # Of a whole checkout Flower would look at every file, those of the environment too.
+        self.app = copy_to_pack(PROJECT, folder / "app")
 
     def add_supernode(self, name: str, node_config: str) -> Program:
         """Start a SuperNode and wait until the SuperLink knows it."""

@@ -19,7 +19,6 @@ from ..core.config import Scalar
 from ..core.log.events import Exchanged, RoundFinished, as_events
 from ..server_app.run_folder import RunFolder
 from ..tools.experiments.tables import Table
-from ..tools.flower.env import PROJECT
 from ..tools.flower.run import wait_for_end
 from .federation import Federation
 from .light_clients import IDLE_SECONDS, LightClient, connect
@@ -101,7 +100,7 @@ def run_under_load(
         federation.superlink.wait_for(
             lambda: len(federation.activations()) >= clients, _START_SECONDS
         )
-        run_id = federation.cli.submit(PROJECT, run_config)
+        run_id = federation.cli.submit(federation.app, run_config)
         log = "\n".join(federation.cli.log(run_id))
         if not wait_for_end(federation.cli, run_id).succeeded:
             raise RuntimeError(f"the run failed:\n{log[-3000:]}")

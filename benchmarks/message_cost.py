@@ -154,7 +154,7 @@ def _seconds_of_run(folder: Path, rounds: int, more: str) -> dict[str, list[floa
             "output-dir": str(folder / "runs"),
             "run-name": "cost",
         }
-        run_id = started.cli.submit(PROJECT, run_config)
+        run_id = started.cli.submit(started.app, run_config)
         log = "\n".join(started.cli.log(run_id))
         if not wait_for_end(started.cli, run_id).succeeded:
             raise RuntimeError(f"the run failed:\n{log[-3000:]}")

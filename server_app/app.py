@@ -25,8 +25,7 @@ from ..core.methods.diagnose import Diagnosis
 from ..core.tasks import Task, load_task
 from ..core.tasks.errors import advice
 from ..core.tasks.metrics import Metric, check_metrics
-from ..core.tasks.own_app import PREFIX
-from ..core.tasks.spec import STANDARD
+from ..core.tasks.spec import APP, STANDARD
 from ..core.wire.arrays import from_record
 from ..core.wire.flower_private import is_remote, is_simulation
 from ..core.wire.tags import read_tags
@@ -158,7 +157,7 @@ def _checked_task(config: RunConfig) -> tuple[Task, Any]:
 def _federation(
     config: RunConfig, metrics: Sequence[Metric], run_config: dict[str, Any]
 ) -> Federation:
-    foreign = config.task.startswith(PREFIX)  # clients of another app
+    foreign = config.task.startswith(APP)  # clients of another app
     return Federation(
         route="train" if foreign else "query",
         settings=for_clients(run_config) if foreign else "",

@@ -160,17 +160,21 @@ class Loop:
     def _train_until_success(self) -> None:
         """Train and evaluate the next round; after a roll-back that is an earlier one."""
         self._patience.begin()
+        again = False
         while True:
             server_round = self.grid.round = self.round + 1
+            self.federation.begin_round(again=again)
             try:
                 self._train(server_round)
                 return
             except RoundFailed as failure:
                 self._patience.count(failure, self.train_exchange)
-                if self._patience.asks_for_earlier_state and self._roll_back(str(failure)):
-                    self._patience.begin()
-                else:
+                early = self._patience.asks_for_earlier_state
+                again = not (early and self._roll_back(str(failure)))
+                if again:
                     self._patience.wait(server_round, failure)
+                else:
+                    self._patience.begin()
 
     def _roll_back(self, reason: str) -> bool:
         """Go back to the state before the one that fails; False if there is none.

@@ -7,8 +7,7 @@ from ..methods.base import Method
 from ..methods.catalogue import all_settings, chosen, methods
 from ..methods.cohort import CohortSettings
 from ..methods.privacy import Dp
-from ..tasks.own_app import PREFIX
-from ..tasks.spec import FEWEST_TO_SCALE, NONE, STANDARD
+from ..tasks.spec import APP, FEWEST_TO_SCALE, NONE, STANDARD
 from .run_config import ConfigError, RunConfig, Scalar
 from .sections import AUTO
 
@@ -128,7 +127,7 @@ def _plain_sgd(method: Method, config: RunConfig, active: Found) -> list[str]:
 
 
 def _own_training(method: Method, config: RunConfig, active: Found) -> list[str]:
-    if not config.task.startswith(PREFIX):
+    if not config.task.startswith(APP):
         return []
     return [f"{method}: task = {config.task!r} is another app, which trains with its own code"]
 

@@ -33,10 +33,11 @@ def served_models(
     """Return for each client the best of three: the model as it came, lightly or deeply tuned.
 
     The depth with the smallest loss on a held-out third of a client's samples is then used on all.
-    With fewer than three samples it gets the model as it came.
+    With fewer than three samples it gets the model as it came. Deep tuning learns samples by heart,
+    which held-out ones cannot show if they overlap with the others: then it is left out.
     """
     light = config.personalise.epochs or _EPOCHS
-    depths = (0, light, _DEEPER * light)
+    depths = (0, light) if trainer.problem.overlapping else (0, light, _DEEPER * light)
     able = [place for place, own in enumerate(data) if len(own) >= _HELD_OUT]
     parts = [_kept_and_held(data[place], batch_seed(config.seed, keys[place], 0)) for place in able]
     kept, held = [part[0] for part in parts], [part[1] for part in parts]

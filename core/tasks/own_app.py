@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, default_collate
 
 from .problems import Classification
+from .spec import APP
 from .splits import Split
 
-PREFIX = "app:"
 _apps: dict[str, "AppProblem"] = {}
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -66,7 +66,7 @@ class AppProblem(Classification):
 
 def register(problem: AppProblem) -> str:
     """Let tasks find a problem of this process by a name, which is returned."""
-    name = f"{PREFIX}{type(problem.made).__name__}"
+    name = f"{APP}{type(problem.made).__name__}"
     _apps[name] = problem
     return name
 

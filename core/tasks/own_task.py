@@ -15,9 +15,9 @@ from torch import Tensor
 from .data_check import DataFacts, check_data
 from .errors import TaskError, check_client, imported, invalid, one_line
 from .lazy import LazySplit
-from .own_app import PREFIX, registered
+from .own_app import registered
 from .problems import Problem
-from .spec import TaskSpec
+from .spec import APP, TaskSpec
 from .splits import ClientData, Samples, ServerData, Split, generator, hold_out
 
 
@@ -25,7 +25,7 @@ def own_problem(task: str) -> Problem | None:
     """Return the problem that ``module:attribute`` names; None if it names something else."""
     if ":" not in str(task) or task.startswith("hf:"):
         return None
-    if task.startswith(PREFIX):
+    if task.startswith(APP):
         return registered(task)
     found = imported("task", task)
     if isinstance(found, type) and issubclass(found, Problem):

@@ -11,6 +11,7 @@ from .errors import invalid, unknown
 # that scales: a config is read without torch.
 NONE, STANDARD = "none", "standard"
 FOUND = f"{STANDARD}:"
+APP = "app:"  # the beginning of a task that is the app of somebody else
 FEWEST_TO_SCALE = 3  # clients that must report theirs: of two, nobody knows which one is wrong
 
 

@@ -31,7 +31,8 @@ class Flad(ClientSelector):
 
     Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
     Detection*, algorithm 1, with the loss as the metric. In the paper all of them train, and the
-    worst for more epochs; here at most ``count`` do, as long as the run says.
+    worst for more epochs; here at most ``count`` do, as long as the run says, and at least the two
+    highest losses: a round does not rest on one client, whose reply may be of no use.
 
     >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})
     >>> sorted(Flad().select(crowd, 3, np.random.default_rng(0)).tolist())
@@ -45,8 +46,8 @@ class Flad(ClientSelector):
         """Return the positions of those who need it, in the order drawn."""
         losses = np.asarray(candidates.observed("loss"), dtype=np.float64)
         known = losses[np.isfinite(losses)]
-        mean = known.mean() if known.size else 0.0
-        in_need = np.isfinite(losses) & (losses >= mean * (1 - 1e-9))  # if all are alike, all train
+        least = min(known.mean(), np.sort(known)[-2:][0]) if known.size else 0.0
+        in_need = np.isfinite(losses) & (losses >= least * (1 - 1e-9))  # if alike, all train
         return draw(np.where(in_need, 1.0, np.nan), count, rng)
 
 

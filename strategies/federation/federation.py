@@ -40,11 +40,7 @@ def silent(event: Event) -> None:
 
 
 class Federation(Stateful):
-    """The clients of a run, as all layers of its stack see them.
-
-    Layers that stand around one another share one federation: see
-    :class:`~strategies.layers.base.Layer`.
-    """
+    """The clients of a run, as all layers of its stack see them."""
 
     remembers = ("memory", "times", "strikes")
 
@@ -86,12 +82,10 @@ class Federation(Stateful):
         self.held = HeldModels(every_message=keep_models)
         self._misses: Counter[str] = Counter()  # questions in a row without an answer
         self._rests_until: dict[str, int] = {}
+        self._refused, self._passed_over = set[str](), set[str]()  # in this round, and its retries
 
     def nodes(self, grid: Grid) -> Sequence[int]:
-        """Return the nodes that may take part, of those in view, in the order of their keys.
-
-        New ones are asked for their names.
-        """
+        """Return the nodes in view that may take part, by key; new ones are asked their names."""
         everyone = self.admission.is_open()
         self.roster.identify(grid, self.identify_timeout, persist=not everyone)
         while self.roster.doubles:
@@ -125,17 +119,22 @@ class Federation(Stateful):
                 news.setdefault(reason, []).append(key)
         for reason, keys in news.items():
             self.note(LeftOut(count=len(keys), clients=keys[:_MOST_NAMED], reason=reason))
-            more = len(keys) - _SHOWN
-            names = ", ".join(map(self.roster.called, keys[:_SHOWN])) + (
-                f" and {more} more" if more > 0 else ""
-            )
+            names = ", ".join(map(self.roster.called, keys[:_SHOWN]))
+            names += f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
             told = (len(keys), len(nodes), names, reason)
             _log.warning("left out: %d of %d clients, %s (%s)", *told)
         return admitted
 
+    def begin_round(self, *, again: bool) -> None:
+        """Begin a round; if it failed, then without those whose replies could not be used."""
+        self._passed_over = self._passed_over | self._refused if again else set()
+        self._refused = set()
+
     def ready_to_train(self, nodes: Sequence[int], server_round: int) -> Sequence[int]:
-        """Return the nodes that do not rest, neither for silence nor for training too slowly."""
+        """Return the nodes that do not rest: for silence, training too slowly, or a bad reply."""
         awake = self.awake(nodes, server_round)
+        if self._passed_over:
+            awake = [node for node in awake if self.key(node) not in self._passed_over]
         if not self.times.anybody_rests():
             return awake
         return [node for node in awake if not self.times.rests(self.key(node), server_round)]
@@ -288,17 +287,18 @@ class Federation(Stateful):
     ) -> dict[int, Any]:
         """Return what ``read`` makes of each answer, by node; set those aside that it refuses."""
         found: dict[int, Any] = {}
+
+        def keep(row: Row) -> None:
+            found[row.node] = read(row)
+
         for table in answers:
-            for row in self.sound(server_round, table, table.faults).rows():
-                try:
-                    found[row.node] = read(row)
-                except ValueError as error:
-                    self.set_aside(server_round, row.node, str(error))
+            self.read_rows(server_round, self.sound(server_round, table, table.faults), keep)
         return found
 
     def set_aside(self, server_round: int, node_id: int, reason: str) -> None:
         """Log that a reply is not used, and count it against its client."""
         key = self.key(node_id)
+        self._refused.add(key)
         if key in self.strikes or len(self.strikes) < _MOST_STRIKES:
             self.strikes[key] += 1
         told = shorten(reason, _LONGEST_REASON)

@@ -10,11 +10,10 @@ from itertools import count
 
 import numpy as np
 import pytest
-from federation import eager_federation
+from federation import START_SECONDS, eager_federation
 from forager.server_app.run_folder import RunFolder
 from forager.tools.cli.diagnose import examined
 from forager.tools.diagnose.advice import diagnose
-from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 from safetensors.numpy import load_file
 
@@ -69,7 +68,9 @@ def play(federation, *configs):
         if "resume-from" in config:
             del settings["run-name"]
             folder = folder.with_name(config["resume-from"].rpartition("/")[2])
-        submitted.append((federation.cli.submit(PROJECT, settings), folder))
+        submitted.append((federation.cli.submit(federation.app, settings), folder))
+        # Flower unpacks the app once: a run that begins meanwhile would find half of it.
+        federation.superlink.wait_for(folder.exists, START_SECONDS)
     for run_id, folder in submitted:
         log = "\n".join(federation.cli.log(run_id))
         assert wait_for_end(federation.cli, run_id).succeeded, log
@@ -138,7 +139,7 @@ def test_the_devices_are_examined_as_in_any_other_run(federation):
     folder = federation.folder / "runs" / "examined"
     keys = {"output-dir": str(folder.parent), "run-name": folder.name, "num-clients": len(DEVICES)}
     keys = examined({**keys, "round.min-replies": 2, "diagnose.seconds": 600.0}, 1)
-    run_id = federation.cli.submit(PROJECT, keys)
+    run_id = federation.cli.submit(federation.app, keys)
     log = "\n".join(federation.cli.log(run_id))
     assert wait_for_end(federation.cli, run_id).succeeded, log
     lines, page = diagnose(RunFolder.open(folder))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from federation import eager_federation
 from forager.client_app.device.resident import address
-from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 
 pytestmark = pytest.mark.timeout(900)
@@ -67,7 +66,7 @@ def test_a_device_answers_questions_and_trains_on_its_own_data(federation, tmp_p
 
     run = tmp_path / "runs" / "device"
     run_id = federation.cli.submit(
-        PROJECT,
+        federation.app,
         {
             "strategy": "cosage",
             "top-k.density": 1.0,

@@ -9,7 +9,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "deployment"))
 
 from federation import Federation
-from forager.tools.flower.env import PROJECT
 from forager.tools.flower.run import wait_for_end
 
 pytestmark = pytest.mark.timeout(1800)
@@ -39,7 +38,7 @@ def test_every_kind_of_problem_is_trained_over_grpc(tmp_path: Path) -> None:
                 "output-dir": str(tmp_path / "runs"),
                 "run-name": task,
             }
-            run_id = federation.cli.submit(PROJECT, settings)
+            run_id = federation.cli.submit(federation.app, settings)
             log = "\n".join(federation.cli.log(run_id))
             words = log + "".join(node.last_words() for node in nodes)
             assert wait_for_end(federation.cli, run_id).succeeded, words

@@ -5,9 +5,13 @@ import logging
 
 import numpy as np
 import pytest
+from forager.core.wire.arrays import to_record
+from forager.core.wire.delivery import Delivery
+from forager.core.wire.keys import ARRAYS
 from forager.server_app import retries
 from forager.server_app.retries import RunFailed
 from forager.strategies.layers.scaffold import ScaffoldLayer
+from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
 
 
@@ -85,3 +89,26 @@ def test_without_an_earlier_checkpoint_the_run_ends_as_it_would(small, monkeypat
     poison(monkeypatch, times=1)
     with pytest.raises(RunFailed, match="set aside"):
         run_local({**small, "checkpoint.keep": 1, "round.give-up-after": 0.2})
+
+
+def test_a_failed_round_is_played_again_without_those_who_spoilt_it(small, monkeypatch):
+    honest, bad = local_grid.answer, set()
+
+    def answer(requests, contexts):
+        replies = list(honest(requests, contexts))
+        if requests.kind == "train":
+            bad.update([contexts[0].node_config["partition-id"]] if not bad else ())
+            for reply, context in zip(replies, contexts, strict=True):
+                if context.node_config["partition-id"] in bad:
+                    arrays = {n: a.numpy() * np.nan for n, a in reply.content[ARRAYS].items()}
+                    reply.content[ARRAYS] = to_record(arrays)
+        return Delivery.of(replies)
+
+    monkeypatch.setattr(local_grid, "answer", answer)
+    alone = {"objective": "sgd", "client-selector": "local-loss", "clients-per-round": 1}
+    result = run_local({**small, **alone})
+    assert result.reason == "completed"
+    chosen = [e["chosen"] for e in events(result.folder, "selected") if e["phase"] == "train"]
+    assert {f"{client}" for client in bad} == set(chosen[0])
+    assert len(chosen) > 5  # rounds were played again
+    assert chosen[-1] != chosen[0]

@@ -13,7 +13,6 @@ import flwr
 import pytest
 from federation import Federation
 from forager.core.wire.versions import nodes_speak
-from forager.tools.flower.env import PROJECT
 from forager.tools.flower.reach import server_finding
 from forager.tools.flower.run import wait_for_end
 
@@ -43,7 +42,7 @@ def test_the_supernodes_of_one_site_train_under_cosage(
 
     run = tmp_path / "runs" / "newest"
     run_id = federation.cli.submit(
-        PROJECT,
+        federation.app,
         {
             "strategy": "cosage",
             "task": "blobs",

@@ -34,6 +34,7 @@ class Problem:
     metrics: Sequence[str | Metric] = ()
     has_classes: bool = False  # whether the target of a sample is one class
     tokens: bool = False  # whether inputs are integers, such as token ids, and stay integers
+    overlapping: bool = False  # whether samples share parts, as windows of a text do
     default_model: str = "softmax"  # the built-in model that ``model = 'auto'`` takes
     # For data sets that are read lazily: makes inputs and targets of a list of samples, and how
     # many processes read ahead

@@ -122,5 +122,5 @@ class NextToken(Segmentation):
 
     kind = "next-token"
     metrics = ("perplexity", "accuracy")
-    tokens = True
+    tokens = overlapping = True
     default_model = "char-gru"

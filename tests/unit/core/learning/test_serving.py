@@ -7,7 +7,7 @@ from forager.core.learning.evaluation import evaluate
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.learning.serving import served_models
 from forager.core.learning.trainer import Trainer
-from forager.core.tasks import Split
+from forager.core.tasks import NextToken, Split
 from torch import nn
 
 CONFIG = read_config({"serving": "best", "learning-rate": 0.5, "batch-size": 8})
@@ -43,3 +43,17 @@ def test_a_client_with_two_samples_gets_the_model_as_it_came():
     model = nn.Sequential(nn.Linear(2, 2))
     before, after, _ = _served(torch.tensor([0, 1]), model)
     assert all(np.array_equal(before[name], after[name]) for name in before)
+
+
+def test_a_text_is_not_learned_by_heart():
+    torch.manual_seed(0)
+    windows = torch.randint(0, 12, (70,)).unfold(0, 9, 1)  # random: nothing to learn
+    data = Split(windows[:30, :8], windows[:30, 1:])
+    new = Split(windows[-20:, :8], windows[-20:, 1:])
+    model = nn.Sequential(nn.Embedding(12, 60), nn.Linear(60, 12))
+    trainer = Trainer(model, "serial", problem=NextToken())
+    before = read_arrays(model)
+    config = read_config({"serving": "best", "optimiser.name": "adam", "learning-rate": 0.01})
+    (after,) = served_models(trainer, [before], [data], ["0"], config)
+    losses = [evaluate(model, arrays, new, NextToken())["loss"] for arrays in (before, after)]
+    assert losses[1] < losses[0] + 0.1

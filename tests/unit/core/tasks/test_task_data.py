@@ -321,6 +321,14 @@ def test_global_generators_are_left_alone(tmp_path):
     assert state() == before
 
 
+def test_a_command_reads_a_config_without_torch():
+    script = "import sys, forager.tools.cli.app; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"
+
+
 def test_a_new_process_needs_no_heavy_imports(tmp_path):
     spec = TaskSpec(noise="closed-set", cache_dir=str(tmp_path))
     expected = load_task(spec).client_data(1, 10)

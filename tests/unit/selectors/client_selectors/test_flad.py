@@ -14,7 +14,7 @@ def chosen(losses, count, seed=0):
 
 
 def test_who_is_better_than_average_does_not_train() -> None:
-    assert chosen([0.1, 3.0, 0.2, 0.3], 3) == [1]
+    assert sorted(chosen([0.1, 3.0, 0.2, 0.3, 2.0], 3)) == [1, 4]
     assert set(chosen([0.1, 3.0, 2.9, 2.8, np.nan, np.inf], 9)) == {1, 2, 3}
 
 
@@ -33,6 +33,12 @@ def test_lots_decide_among_more_than_may_train_unlike_by_local_loss() -> None:
 
 
 def test_those_alone_above_the_mean_leave_places_empty_unlike_by_local_loss() -> None:
-    losses = [0.1, 3.0, 0.2, 0.3]
+    losses = [0.1, 3.0, 0.2, 0.3, 2.0]
     assert len(LocalLoss().select(crowd(losses), 3, np.random.default_rng(0))) == 3
-    assert len(chosen(losses, 3)) == 1
+    assert len(chosen(losses, 3)) == 2
+
+
+def test_a_round_does_not_rest_on_one_client() -> None:
+    assert sorted(chosen([0.1, 9.0, 0.2, 0.3], 3)) == [1, 3]
+    assert chosen([0.1, 9.0, 0.2, 0.3], 1) in ([1], [3])
+    assert chosen([np.nan, 9.0], 3) == [1]
