@@ -73,7 +73,7 @@ def predict(
         print(f"{len(inputs)} samples; predicted, by class: {counts}")
     else:
         each = " x ".join(map(str, answers[0].shape[1:])) or "1"
-        print(f"{len(inputs)} samples ({problem.kind}), {each} predicted numbers each")
+        print(f"{len(inputs)} samples ({problem.kind}); outputs per sample: {each}")
     for metric, value in found.items():
         print(f"{label(metric)}: {written(metric, value)}")
     if out is not None:
