@@ -16,8 +16,8 @@ Found = list[Method]
 # With a buffer (FedBuff): those that have been tested, and why the others cannot.
 _WITH_BUFFER = {
     "cohorts": (
-        ("none", "split-test", "conflict-test", "auxo", "ifca", "cfl"),
-        "it needs updates of the same model, or may dissolve the cohort that a client trains for",
+        ("none", "split-test", "conflict-test", "auxo", "similarity", "ifca", "cfl"),
+        "it compares updates of one model by all clients, some of which still train another",
     ),
     "objective": (
         ("sgd", "prox", "gce", "sce"),

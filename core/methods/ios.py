@@ -1,5 +1,6 @@
 """IOS: clients compared by important indices, or by indices and signs of their changes."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -57,42 +58,39 @@ class Ios(Settings):
     )
 
 
+_IOS = Method(
+    axis="similarity",
+    offers=("a similarity",),
+    name="index-overlap",
+    about="the share of important parameters that two clients have in common",
+    paper=PAPER,
+    presets={"ios": {"cohorts": "similarity"}},
+    settings=(Ios,),
+    reads=PAPER_KEYS,
+    core="selectors.similarities.index_overlap:overlap_matrix",
+    layer="strategies.similarities.support_similarity:IndexOverlap.of_run",
+    hook="client_app.hooks.supports:PaperIndices",
+    sends=("indices",),
+)
+_OURS = replace(_IOS, paper="", after=PAPER)
+
 METHODS = (
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
-        name="index-overlap",
-        about="the share of important parameters that two clients have in common",
-        paper=PAPER,
-        presets={"ios": {"cohorts": "similarity"}},
-        settings=(Ios,),
-        reads=PAPER_KEYS,
-        core="selectors.similarities.index_overlap:overlap_matrix",
-        layer="strategies.similarities.support_similarity:IndexOverlap.of_run",
-        hook="client_app.hooks.supports:PaperIndices",
-        sends=("indices",),
-    ),
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
+    _IOS,
+    replace(
+        _OURS,
         name="centred-overlap",
         about="important parameters that two clients share and not everyone has",
-        after=PAPER,
         presets={"ios-centred": {"cohorts": "similarity"}},
-        settings=(Ios,),
         reads=SUPPORT_KEYS,
         core="selectors.similarities.index_overlap:centred_overlap_matrix",
         layer="strategies.similarities.support_similarity:CentredOverlap.of_run",
         hook="client_app.hooks.supports:ImportantIndices",
-        sends=("indices",),
     ),
-    Method(
-        axis="similarity",
-        offers=("a similarity",),
+    replace(
+        _OURS,
         name="signed-overlap",
         about="the largest changes that two updates have in common, by their signs",
-        after=PAPER,
-        settings=(Ios,),
+        presets={},
         reads=CHANGE_KEYS,
         core="selectors.similarities.signed_overlap:signed_overlap_matrix",
         layer="strategies.similarities.support_similarity:SignedOverlap.of_run",

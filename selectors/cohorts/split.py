@@ -59,8 +59,7 @@ def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:
 class SplitRule:
     """The conditions under which a cohort of which clusters are known is split along them.
 
-    - ``first_round``, ``last_round``: rounds of the cohort before and after which it is not split;
-      the paper found that early and late splits do worse. No last one if 0.
+    - ``first_round``: of the cohort, before which it is not split; early splits do worse.
     - ``rounds``: rounds in a row in which heterogeneity must fall enough.
     - ``participants``: participants per round that each cohort must keep, when all share equally.
     - ``smallest_share``: of the participants, the least that each cluster must hold: outliers are
@@ -73,7 +72,6 @@ class SplitRule:
     """
 
     first_round: int = 20
-    last_round: int = 0
     rounds: int = 3
     participants: int = 10
     smallest_share: float = 0.1
@@ -81,17 +79,13 @@ class SplitRule:
     alpha: float = 0.0
 
     def __post_init__(self) -> None:
-        at_least(0, first_round=self.first_round, last_round=self.last_round)
-        at_least(0, exponent=self.exponent, alpha=self.alpha)
+        at_least(0, first_round=self.first_round, exponent=self.exponent, alpha=self.alpha)
         at_least(1, rounds=self.rounds, participants=self.participants)
         shares(smallest_share=self.smallest_share)
-        if 0 < self.last_round < self.first_round:
-            raise ValueError(f"last_round: expected {self.first_round} or more, or 0 for none")
 
     def allows(self, round: int, participants: float) -> bool:
         """Return whether a cohort may be split now and leave its parts enough participants."""
-        in_time = self.first_round <= round and not 0 < self.last_round < round
-        return in_time and participants >= self.participants
+        return self.first_round <= round and participants >= self.participants
 
     def resources(self, gain: Gain, participants: float) -> float:
         """Return the lemma's bound on what each part keeps of the participants before a split.

@@ -331,7 +331,7 @@ class SplitTest:
             return f"clear groups for {leaf.streak} of {self.rule.rounds} rounds"
         if not self.rule.allows(leaf.round, self.rule.participants):
             rule = self.rule
-            return f"round {leaf.round} is not in {rule.first_round} to {rule.last_round or 'end'}"
+            return f"round {leaf.round} is before round {rule.first_round}"
         return ""
 
     def _by_labels(self, keys: Sequence[str], groups: Separation) -> str:

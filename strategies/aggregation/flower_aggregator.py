@@ -71,9 +71,19 @@ class FlowerAggregator(Layer):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the strategy configure the float arrays, and send all."""
+        self._know(arrays)
+        return self._configured(self.inner.configure_train, server_round, arrays, config, grid)
+
+    def begin(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
+        """Let the strategy write a message that nobody is sent."""
+        self._know(arrays)
+        with _sampling_unlogged():
+            own = _floats(arrays), ConfigRecord(), GridView(grid, [0])
+            list(self.inner.configure_train(server_round, *own))
+
+    def _know(self, arrays: ArrayRecord) -> None:
         self._dtypes = {name: array.dtype for name, array in arrays.items()}
         self._integers = {n: view(arrays[n]) for n, d in self._dtypes.items() if not _is_float(d)}
-        return self._configured(self.inner.configure_train, server_round, arrays, config, grid)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

@@ -60,8 +60,8 @@ class PacedAvg(FromCurrent):
         self.pace = np.array([step, rounds])
         self.mean_update = {n: beta * before[n] + (1 - beta) * a for n, a in update.items()}
         factor = step / (1 - beta**rounds)
-        moved = {n: a + factor * self.mean_update[n] for n, a in self.current.items()}
-        return to_record(moved), metrics
+        self.current = {n: a + factor * self.mean_update[n] for n, a in self.current.items()}
+        return to_record(self.current), metrics
 
 
 def _cosine(one: Arrays, other: Arrays) -> float:

@@ -73,6 +73,7 @@ class Scene:
     training: bool  # clients are about to train, so that trying another cohort makes sense
     ask: Ask
     note: Callable[[Event], None] = silent  # writes an event
+    busy: Sequence[str] = ()  # clients that still train for an earlier round, and cannot be asked
 
 
 @dataclass(frozen=True)

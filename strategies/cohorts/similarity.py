@@ -42,10 +42,14 @@ class SimilarityRule(CohortRule):
 
     def place(self, scene: Scene) -> list[str]:
         """Return each client's cluster; the largest for clients that came later."""
+        return list(self.settled(dict.fromkeys(scene.keys, ONLY)).values())
+
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Return each client's cluster, whatever model it trains: a regrouped client's is gone."""
         if not self.clusters:
-            return [ONLY] * len(scene.keys)
+            return dict(placed)
         largest = Counter(self.clusters.values()).most_common(1)[0][0]
-        return [self.clusters.get(key, largest) for key in scene.keys]
+        return {key: self.clusters.get(key, largest) for key in placed}
 
     def regroup(self, scene: Scene) -> Regrouping | None:
         """Cluster again if it is time, after asking those who have not reported since then."""
@@ -54,7 +58,8 @@ class SimilarityRule(CohortRule):
         if since < 0 or since % self.every:
             return None
         self._ask(scene)
-        keys = [key for key in scene.keys if key in self.similarity.told]
+        present = [*scene.keys, *scene.busy]
+        keys = [key for key in present if key in self.similarity.told]
         if len(keys) < 2:
             return None
         self._fetch(scene, keys)
@@ -67,7 +72,7 @@ class SimilarityRule(CohortRule):
             self._report = {"converged": False, "clusters": len(set(self.clusters.values()))}
             return None
         self.generation += 1
-        old = dict(zip(scene.keys, self.place(scene), strict=True))
+        old = self.settled(dict.fromkeys(keys, ONLY))
         labels = found.labels.tolist()
         self.clusters = {
             key: f"{self.generation}.{label}" for key, label in zip(keys, labels, strict=True)
@@ -80,7 +85,7 @@ class SimilarityRule(CohortRule):
         """Ask the clients that have never reported, or not since the last clustering."""
         old = scene.round - self.every
         stale = {key for key in scene.keys if self.fresh.get(key, old) <= old}
-        where = dict(zip(scene.keys, self.place(scene), strict=True))
+        where = self.settled(dict.fromkeys(scene.keys, ONLY))
         settings: dict[str, int | str] = {STEPS: 0}
         if self.similarity.question == SUMMARY:
             settings[WANTS] = HISTOGRAM
@@ -97,7 +102,7 @@ class SimilarityRule(CohortRule):
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""
-        missing = self.similarity.missing(keys)
+        missing = [key for key in self.similarity.missing(keys) if key in set(scene.keys)]
         if missing:
 
             def hear(key: str, row: Row) -> None:

@@ -52,6 +52,11 @@ class Layer(Strategy):
             return messages
         return self.federation.assign(server_round, messages)
 
+    def begin(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
+        """Learn the present model in a round that asks nobody; replies to others may come in it."""
+        if isinstance(self.inner, Layer):
+            self.inner.begin(server_round, arrays, grid)
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Return the new model and the metrics of a round; replies may be a stream, read once."""
         if type(self).take is not Layer.take:

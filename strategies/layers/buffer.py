@@ -46,6 +46,11 @@ class Buffer(Layer):
         self._now = arrays
         return super().configure_train(server_round, arrays, config, grid)
 
+    def begin(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
+        """Remember the present model."""
+        self._now = arrays
+        super().begin(server_round, arrays, grid)
+
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate what is in the buffer."""
         arrays, metrics = super().aggregate_train(server_round, replies)

@@ -30,6 +30,7 @@ from ..cohorts.sharing import head_names
 from ..cohorts.split_testing import SplitTestRule
 from ..cohorts.update_sketches import Signal, signal_of
 from ..federation.grids import GridView
+from ..federation.roster import key_order
 from ..federation.waiting_replies import WaitingReplies
 from .base import Layer, Models, Outcome
 
@@ -123,16 +124,21 @@ class Cohorts(Layer):
         total = max(1, total - busy)
         parts: list[Requests] = []
         shares = self._participants(server_round, total, views)
-        for cohort, share in shares.items():
-            # Where everyone is to train, also in a cohort that is larger than others.
-            everyone = not self.count and self.fraction == 1.0
-            strategy, view = self.cohorts.strategies[cohort], GridView(grid, views[cohort])
-            strategy.limit(len(views[cohort]) if everyone else share)
-            own_config = filled(ConfigRecord, dict(entries(config)))
-            with self.federation.in_cohort(cohort):
-                model = self.leaf_models[cohort]
-                own = strategy.configure_train(server_round, model, own_config, view)
-            parts += filter(None, [Requests.of(own)])
+        # Where everyone is to train, also in a cohort that is larger than others.
+        everyone = not self.count and self.fraction == 1.0
+        for cohort, model in self.leaf_models.items():
+            strategy, own_config = self.cohorts.strategies[cohort], filled(ConfigRecord, {**config})
+            own: Requests | None = None
+            if cohort in shares:
+                strategy.limit(len(views[cohort]) if everyone else shares[cohort])
+                view = GridView(grid, views[cohort])
+                with self.federation.in_cohort(cohort):
+                    asked = strategy.configure_train(server_round, model, own_config, view)
+                own = Requests.of(asked)
+            if own is None:  # replies to earlier rounds may come all the same
+                strategy.begin(server_round, model, grid)
+            else:
+                parts.append(own)
         self.signal.begin()
         self._wanted = sum(
             self.cohorts.strategies[cohort].replies_wanted() or 0 for cohort in shares
@@ -240,7 +246,9 @@ class Cohorts(Layer):
         ready = [cohort for cohort in self.leaf_models if views[cohort]]
         if not ready:
             return {}
-        if not self.cohorts.share_something:
+        if self.federation.busy and total < len(ready):  # others still train: they take turns
+            shares = equal_shares(total, len(ready), turn=server_round)
+        elif not self.cohorts.share_something:
             shares = [max(1, share) for share in equal_shares(total, len(ready))]
         else:
             sizes = [len(views[cohort]) for cohort in ready]
@@ -308,7 +316,8 @@ class Cohorts(Layer):
         keys = list(self.federation.keys(nodes))
         ask = asking(self.federation, grid, server_round, dict(zip(keys, nodes, strict=True)))
         models, note = self.leaf_models, self.federation.note
-        return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note)
+        busy = sorted(self.federation.keys(self.federation.busy), key=key_order)
+        return Scene(server_round, keys, models, self.cohorts.rounds, training, ask, note, busy)
 
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
         views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
@@ -322,6 +331,7 @@ class Cohorts(Layer):
 
     def _regroup(self, server_round: int, regrouping: Regrouping) -> None:
         self.cohorts.regroup(regrouping)
+        self.members = self.rule.settled(self.members)  # also of those who still train
         self.federation.note(Regrouped(round=server_round, cohorts=regrouping))
         _log.info("round %d: cohorts are now %s", server_round, ", ".join(self.leaf_models))
 

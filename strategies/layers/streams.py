@@ -179,6 +179,12 @@ class Streams(Layer):
         self._sizes.hear(keys, sizes)
         fastest, most = self._speeds.most(math.inf), self._sizes.most(_ABSURD)
         longest = self.norm_factor * self._sizes.median or math.inf
+        if any(each.speed > fastest for each in told.values()):
+            # One device may see most of the data, but not more than all others together
+            others = self.profiles.velocities().items()
+            known = sum(sum(row) for key, row in others if key not in set(keys))
+            together = known + sum(min(each.speed, fastest) for each in told.values()) - fastest
+            fastest = max(fastest, together)
         wrong: dict[int, str] = {}
         for (node, each), key, size in zip(told.items(), keys, sizes, strict=True):
             if each.speed > fastest:

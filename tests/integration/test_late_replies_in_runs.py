@@ -107,6 +107,7 @@ OPEN: dict[str, dict[str, Any]] = {
     "top-k": {"client-selector": "cosage", "uplink": "top-k", "aggregator": "fedyogi"},
     "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
     "auxo": {"strategy": "auxo", "auxo.first-split": 2, "auxo.min-participants": 1},
+    "ios": {"strategy": "ios", "ios.every": 2, "aggregator": "fedyogi"},
     "ode": {"strategy": "ode", "stream.capacity": 5},
     "by wire": {"local.check-wire": True, "downlink": "changes"},
 }
@@ -154,6 +155,7 @@ COUNTED: dict[str, dict[str, Any]] = {
     "random": {},
     "top-k": {"uplink": "top-k", "aggregator": "median"},
     "split-test": {"cohorts": "split-test", "split-test.first-split": 2},
+    "ios": {"strategy": "ios", "ios.every": 1},
     "by wire": {"local.check-wire": True, "downlink": "changes", "uplink": "int8"},
 }
 

@@ -29,6 +29,7 @@ def methods(
     if name is not None and name not in everything:
         raise refused(f"there is no method {name!r}{nearest(name, everything)}")
     console = Console(highlight=False)
+    console.print("Names of papers run the papers; our own are marked ours.\n")
     if name is None or name in presets():
         table = Table(box=None, title="Presets: strategy='<name>' sets", title_justify="left")
         for preset, axes in presets().items():

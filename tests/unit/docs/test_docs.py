@@ -103,13 +103,29 @@ def test_a_method_s_page_answers_all_questions(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_step_of_a_paper_is_in_the_function_that_is_named(method: str) -> None:
     text = (DOCS / "methods" / f"{method}.md").read_text()
-    table = text.partition("### The algorithm, line by line")[2].partition("\n## ")[0]
+    table = text.partition("### The algorithm, line by line")[2].partition("\n##")[0]
     steps = re.findall(r"^\|[^|]+\| `([\w.]+)` in `([\w/.]+)` \|$", table, re.MULTILINE)
     assert len(steps) == len(re.findall(r"^\|", table, re.MULTILINE)) - 2 >= 5
     for function, path in steps:
         code = (ROOT / path).read_text()
         for part in function.split("."):
             assert re.search(rf"^ *(def|class) {part}\b|^{part} = ", code, re.MULTILINE), function
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_value_of_a_paper_is_the_default_of_its_preset(method: str) -> None:
+    text = (DOCS / "methods" / f"{method}.md").read_text()
+    table = text.partition("### Values")[2].partition("\n## ")[0]
+    row = r"^\| ((?:\\\||[^|])+) \| ([^|]+) \| `([^`]+)`(?: in `([^`]+)`)? \|$"
+    rows = re.findall(row, table, re.MULTILINE)
+    assert len(rows) == len(re.findall(r"^\|", table, re.MULTILINE)) - 2 >= 6
+    config = read_config({"strategy": method}).flat()
+    for value, _, here, path in rows:
+        if path:
+            assert re.search(rf"\b{re.escape(here)}(?!\w)", (ROOT / path).read_text()), value
+        else:
+            ((key, given),) = parse_overrides([here]).items()
+            assert (config[key], type(config[key])) == (given, type(given)), value
 
 
 @pytest.mark.parametrize("path", FILES, ids=name)

@@ -17,7 +17,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "client-selector": "cosage",
         "weighting": "uniform",  # eq. 10 divides by S
         "uplink": "top-k-plain",
-        "top-k.density": 0.1,  # section V: a tenth of the head's entries
+        "top-k.density": 0.1,  # section IV: a tenth of the head's entries
         "summary.power": 4.0,  # eq. 8 and 9
         "summary.form": "unit",  # as eq. 9 is to be read
         "summary.ask-at-most": 0,  # phase 2 asks all
@@ -32,7 +32,7 @@ STATED: dict[str, dict[str, Scalar]] = {
         "coreset.ridge": 0.5,  # lambda
         "coreset.per-class": True,  # section 5.2
         "coreset.residual": "mean",
-        "coreset.use-weights": False,  # section 5.3 omits them
+        "coreset.use-weights": False,  # omitted below eq. 7
         "aggregation.learning-rate": 0.0,  # eta_g is 1
     },
     "ode": {
@@ -44,7 +44,7 @@ STATED: dict[str, dict[str, Scalar]] = {
     },
     "auxo": {
         "cohorts": "auxo",
-        "aggregator": "fedyogi",  # section 6.1
+        "aggregator": "fedyogi",  # section 7.2
         "auxo.first-clustering": 5,
         "auxo.first-split": 20,
         "auxo.alpha": 1.0,

@@ -131,10 +131,10 @@ def test_heterogeneity_must_fall_several_rounds_in_a_row() -> None:
     assert other.due(6, GOOD, 20)
 
 
-def test_not_before_the_first_nor_after_the_last_round_nor_with_too_few_left() -> None:
-    rule = SplitRule(first_round=3, last_round=5, rounds=1, participants=10)
-    due = [SplitWatch(rule).due(round, GOOD, 10) for round in range(2, 7)]
-    assert due == [False, True, True, True, False]
+def test_not_before_the_first_round_nor_with_too_few_left() -> None:
+    rule = SplitRule(first_round=3, rounds=1, participants=10)
+    due = [SplitWatch(rule).due(round, GOOD, 10) for round in range(2, 5)]
+    assert due == [False, True, True]
     assert not SplitWatch(rule).due(4, GOOD, 9.9)
 
 
@@ -147,8 +147,8 @@ def test_how_far_it_must_fall_depends_on_the_parts() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="last_round"):
-        SplitRule(first_round=10, last_round=5)
+    with pytest.raises(ValueError, match="first_round: expected 0"):
+        SplitRule(first_round=-1)
     with pytest.raises(ValueError, match="rounds: expected 1"):
         SplitRule(rounds=0)
     with pytest.raises(ValueError, match="smallest_share"):

@@ -46,6 +46,7 @@ EAGER = {
     "first-clustering": 0,
     "first-split": 0,
     "alpha": 0.0,
+    "min-participants": 4,  # so that of ten, split once, no part is split again
 }
 
 
@@ -54,7 +55,7 @@ def rule_of(**settings: int | float) -> AuxoRule:
     chosen = EAGER | {"parts": 2} | settings
     config = read_config({f"auxo.{k.replace('_', '-')}": v for k, v in chosen.items()})
     with (
-        patch(f"{PLACE}.SplitRule", partial(SplitRule, rounds=1, last_round=1)),
+        patch(f"{PLACE}.SplitRule", partial(SplitRule, rounds=1)),
         patch(f"{PLACE}.Auxo", partial(Auxo, exploration=0.0)),
     ):
         return AuxoRule(config)
@@ -150,7 +151,7 @@ def test_a_cohort_that_fails_is_not_looked_at_either() -> None:
         records[ARRAYS] = to_record({n: np.full_like(a, np.inf) for n, a in arrays.items()})
         return [answer(message, records)]
 
-    rule = rule_of()
+    rule = rule_of(min_participants=5)
     layer, notes = layer_of(rule)
     behaviours = dict.fromkeys(KEYS, pulling)
     arrays = rounds(layer, START, FakeGrid(KEYS, behaviours), range(1, 2))

@@ -91,6 +91,9 @@ def played(tmp_path: Path, **keys: Any) -> tuple[Any, list[dict[str, Any]]]:
             **{"strategy": "auxo", "auxo.first-clustering": 1, "auxo.first-split": 2},
             **{"auxo.min-participants": 1, "groups.kind": "label-permutation"},
         },
+        {"strategy": "ios", "ios.every": 2, "groups.kind": "label-permutation"},
+        {"strategy": "ios", "ios.every": 1, "ios.signatures": True, "aggregator": "fedyogi"},
+        {"strategy": "ios-centred", "ios.every": 1, "similarity": "cosine"},
     ],
     ids=lambda keys: "-".join(map(str, keys.values()))[:30],
 )
@@ -101,7 +104,12 @@ def test_rounds_end_with_the_buffer_and_nobodys_work_is_lost(
     assert result.reason == "completed"
     training = [e for e in events if e["event"] == "exchange" and e["kind"] == "train"]
     assert [e["received"] for e in training] == [3] * 8
-    assert [e["sent"] for e in training] == [6] + [3] * 7  # as many as had answered
+    sent = [e["sent"] for e in training]
+    if keys.get("strategy") == "ios":  # all idle clients of a cohort may be fewer than its turn
+        assert all(sum(sent[: n + 1]) - 3 * n <= 6 for n in range(8))
+        assert sum(sent) >= 24
+    else:
+        assert sent == [6] + [3] * 7  # as many as had answered
     assert not [e for e in events if e["event"] in ("quarantined", "cohort-failed")]
     assert not any(e["late"] for e in training)
 

@@ -24,7 +24,7 @@ from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.stream_profiles import StreamProfiles
 from forager.strategies.layers.quarantine import QuarantineLayer
-from forager.strategies.layers.streams import Streams
+from forager.strategies.layers.streams import Streams, _Heard
 from test_streams_layer import BALANCED, Device
 
 KEYS = [str(i) for i in range(8)]
@@ -131,6 +131,21 @@ def test_absurd_velocities_are_not_believed() -> None:
     assert {event.client for event in notes.of(Quarantined)} == set(EARLY)
     assert not set(EARLY) & set(layer.profiles.velocities())
     assert layer.gradient.estimate.tolist() == [1, 0, 0, 0]
+
+
+def test_of_very_unequal_devices_none_is_set_aside() -> None:
+    """Of 200 users of the synthetic task, one receives 160 times what is usual."""
+    speeds = np.exp(np.random.default_rng(5).normal(4, 2, 200)) + 50
+    speeds[33] = 160 * np.median(speeds)
+    assert speeds[33] < speeds.sum() / 2
+    layer, _ = streams()
+    told = {
+        n: _Heard({"velocity": [s], "arrived": 9, "stored": [1]}, None)
+        for n, s in enumerate(speeds)
+    }
+    assert layer._learn(told, {}) == {}
+    again = {33: told[33], 200: _Heard({"velocity": [2 * speeds.sum()]}, None)}
+    assert list(layer._learn(again, {})) == [200]
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-12], ids=["zero", "tiny"])
