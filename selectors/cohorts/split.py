@@ -129,11 +129,9 @@ class SplitWatch(Stateful):
 
     def _against(self, round: int, gain: Gain, participants: float, before: float) -> str:
         rule, least = self.rule, max(self.rule.participants, self.rule.resources(gain, before))
-        first, last = f"after {rule.first_round} rounds", f"after {rule.last_round} rounds"
         if round < rule.first_round:
-            return f"a cohort splits {first} at the earliest (auxo.first-split)"
-        if 0 < rule.last_round < round:
-            return f"a cohort splits {last} at the latest"
+            first = f"after {rule.first_round} rounds at the earliest"
+            return f"a cohort splits {first} (auxo.first-split)"
         if gain.parts < 2 or not gain.before:
             return "no clusters were found"
         left, most = gain.after / gain.before, gain.parts**-rule.exponent

@@ -159,7 +159,6 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ("round", "gain", "participants", "reason"),
     [
         (1, GOOD, 20.0, "a cohort splits after 2 rounds at the earliest (auxo.first-split)"),
-        (9, GOOD, 20.0, "a cohort splits after 8 rounds at the latest"),
         (5, Gain(1.0, 1.0, 1, 1.0), 20.0, "no clusters were found"),
         (5, Gain(1.0, 0.7, 2, 0.5), 20.0, "2 clusters leave 70% of the heterogeneity, at most 50%"),
         (5, Gain(1.0, 0.1, 2, 0.05), 20.0, "the smallest of 2 clusters has 5% of the participants"),
@@ -169,7 +168,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 def test_what_stands_against_a_split_is_said(
     round: int, gain: Gain, participants: float, reason: str
 ) -> None:
-    watch = SplitWatch(SplitRule(first_round=2, last_round=8, rounds=1))
+    watch = SplitWatch(SplitRule(first_round=2, rounds=1))
     assert not watch.due(round, gain, participants)
     assert watch.reason.startswith(reason)
 
