@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from federation import START_SECONDS
+from forager.tools.flower.processes import Program, answers, free_port
 from test_library_page import write_app
 
 ROOT = Path(__file__).parents[2]
-PORT = 27615
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -62,7 +63,8 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(
     programs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
-    home = tmp_path_factory.mktemp("home")
+    """Start the SuperLink that `flwr run` would start, and would wait for 15 s; return its own."""
+    home, port = tmp_path_factory.mktemp("home"), free_port()
     ray = tempfile.mkdtemp(prefix="ray-")  # with a short path: sockets lie below it
     env = {
         key: value for key, value in os.environ.items() if not key.startswith(("FLWR", "PYTHON"))
@@ -70,19 +72,17 @@ def environment(
     env |= {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "FLWR_HOME": str(home),
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(PORT),
-        "FLWR_LOCAL_CONTROL_API_PORT": str(PORT + 1),
+        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port),
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "FLWR_TELEMETRY_ENABLED": "0",
         "NO_PROXY": "127.0.0.1,localhost",
         "RAY_TMPDIR": ray,  # a Ray of its own, whatever else runs on this machine
     }
-    yield env
-    found = subprocess.run(
-        ["pgrep", "-f", f"{home}/local-superlink"], capture_output=True, text=True, check=False
-    )
-    for process in found.stdout.split():
-        os.kill(int(process), 15)
+    command = [str(programs / "flower-superlink"), "--insecure", "--simulation"]
+    command += ["--host=127.0.0.1", f"--port={port}"]
+    with Program(command, env=env, cwd=home, log=home / "superlink.log") as superlink:
+        superlink.wait_for(lambda: answers(port), START_SECONDS)
+        yield env
 
 
 def test_it_is_imported_from_where_it_was_installed(programs: Path) -> None:
