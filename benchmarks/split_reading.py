@@ -31,7 +31,7 @@ def split(kind: str, groups: int, seed: int, exponent: float) -> tuple[int, floa
     def rule(**settings: Any) -> SplitRule:
         return SplitRule(**{**settings, "exponent": exponent})
 
-    planted = {"groups.kind": kind, "groups.count": groups, "seed": seed}
+    planted: dict[str, Any] = {"groups.kind": kind, "groups.count": groups, "seed": seed}
     place = "forager.strategies.cohorts.auxo.SplitRule"
     with TemporaryDirectory() as folder, patch(place, rule):
         result = run_local({**SETTINGS, **planted, "output-dir": folder})
