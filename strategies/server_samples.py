@@ -21,15 +21,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class ServerSamples:
-    """The server's validation set, with a model to try arrays in.
-
-    Parameters
-    ----------
-    config : RunConfig
-        The run's settings.
-    wanted_by : str
-        Key and value that need it, for the error if there are no samples.
-    """
+    """The server's validation set; ``wanted_by`` names the key that needs it if it is empty."""
 
     def __init__(self, config: RunConfig, wanted_by: str) -> None:
         self.config, self.data = config, validation_data(config, wanted_by)

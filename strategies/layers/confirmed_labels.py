@@ -1,12 +1,10 @@
 """On what: once labels are found to be wrong, samples count as far as the model confirms them."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
-from numpy.typing import NDArray
 
 from ...core.config import RunConfig
 from ...core.log.events import Decided
@@ -86,13 +84,6 @@ class ConfirmedLabels(Layer):
         """Return the model after the server has trained as one more client."""
         after = clean.trained(arrays, server_round).arrays
         share = len(clean) / (len(clean) + self._samples)
-        return to_record({n: blended(a, after[n], share) for n, a in arrays.items()})
-
-
-def blended(before: NDArray[Any], after: NDArray[Any], share: float) -> NDArray[Any]:
-    """Return an array part of the way to another; integers stay as they are.
-
-    >>> blended(np.array([1.0, 2.0]), np.array([2.0, 2.0]), 0.25).tolist()
-    [1.25, 2.0]
-    """
-    return before + (share * (after - before)).astype(before.dtype, copy=False)
+        floats = {name: a for name, a in arrays.items() if a.dtype.kind == "f"}
+        moved = {n: (a + share * (after[n] - a)).astype(a.dtype) for n, a in floats.items()}
+        return to_record({**arrays, **moved})
