@@ -37,21 +37,17 @@ def asking(federation: Federation, grid: Grid, server_round: int, nodes: Mapping
         settings: Mapping[str, int | str],
         read: Callable[[str, Row], Any],
     ) -> dict[str, Any]:
+        asked = {nodes[key]: key for key in keys}  # its answer may name a client that had no name
         # Most clients are sent the same as others. What was given is kept: its id tells them apart.
         contents: dict[int, tuple[Any, dict[str, Any]]] = {}
 
         def content(node: int) -> dict[str, Any]:
-            own = records(federation.key(node)) if callable(records) else records
+            own = records(asked[node]) if callable(records) else records
             return contents.setdefault(id(own), (own, {**own, CONFIG: settings}))[1]
 
-        asked = [nodes[key] for key in keys]
-        answers = federation.ask(grid, server_round, kind, asked, content)
-
-        def read_row(row: Row) -> Any:
-            return read(federation.key(row.node), row)
-
-        found = federation.readable(server_round, answers, read_row)
-        return {federation.key(node): value for node, value in found.items()}
+        answers = federation.ask(grid, server_round, kind, list(asked), content)
+        found = federation.readable(server_round, answers, lambda row: read(asked[row.node], row))
+        return {asked[node]: value for node, value in found.items()}
 
     return ask
 
@@ -98,7 +94,8 @@ class CohortRule(Stateful):
 
         To evaluate, :data:`MEAN` stands for the mean of all cohorts' models.
         """
-        return [ONLY] * len(scene.keys)
+        where = self.settled(dict.fromkeys(scene.keys, ONLY))
+        return [where[key] for key in scene.keys]
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return where clients belong, given where they were placed: the same if none explores."""

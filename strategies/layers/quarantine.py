@@ -19,8 +19,9 @@ from ...core.wire.schemas import MOST_SAMPLES
 from ..aggregation.metric_spread import untested
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
+from ..server_samples import ServerSamples
 from .base import Layer, Outcome
-from .contributions import Contributions, server_loss
+from .contributions import Contributions
 from .sent_model import Norms, SentModel, impossible, misfits, shorten, update_norms
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
@@ -82,7 +83,8 @@ class QuarantineLayer(Layer):
             min_replies=config.round.min_replies,
         )
         layer.contributions.alike = config.weighting == "uniform"
-        layer.contributions.loss = server_loss(config) if config.leave_one_out else None
+        if config.leave_one_out:
+            layer.contributions.loss = ServerSamples(config, "leave-one-out = true").loss
         return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:

@@ -1,35 +1,30 @@
 """A certificate that runs out during a run, and a server that moves to another address."""
 
-import datetime
 import importlib
 
 import pytest
-from cryptography import x509
 from deployed import DOCKER, Deployment, settings, within
 from forager.tools.flower.processes import free_port
 from story import PATIENCE, Story
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(3600)
 
 NODES = ["node-1", "node-2"]
 NAMES = ["localhost", "127.0.0.1"]
-VALID = 180.0  # seconds that the first certificate lasts
 RUN = settings(
     client_selector="all", num_server_rounds=500, round__deadline=75.0, run_name="faults"
 )
 
 
-def issue_for_a_short_while(deployment, monkeypatch):
-    """Give the SuperLink a certificate that runs out soon; return when."""
+def let_it_run_out(deployment, monkeypatch):
+    """Give the SuperLink a certificate that was valid until a minute ago."""
     monkeypatch.syspath_prepend(str(DOCKER))
     credentials = importlib.import_module("credentials")
-    monkeypatch.setattr(credentials, "SERVER_DAYS", VALID / 86400)
+    monkeypatch.setattr(credentials, "SERVER_DAYS", -1 / 1440)
     folder = deployment.folder / "superlink"
     (folder / "server.crt").unlink()
     authority = credentials.authority(deployment.folder / "authority")
     assert credentials.server_certificate(folder, NAMES, *authority)
-    pem = (folder / "server.crt").read_bytes()
-    return x509.load_pem_x509_certificate(pem).not_valid_after_utc
 
 
 def renew(deployment):
@@ -43,21 +38,14 @@ def renew(deployment):
 def test_a_certificate_runs_out_and_the_server_moves(tmp_path, monkeypatch):
     deployment = Deployment(tmp_path, NODES)
     try:
-        ends = issue_for_a_short_while(deployment, monkeypatch)
-        deployment.superlink.kill()
-        deployment.start_superlink()
         deployment.start_devices(NODES, by_wire=True)
         follower = deployment.submit("run", "--run-config", RUN)
         story = Story(deployment, "faults")
         story.until_round(1)
-
-        def over():
-            return datetime.datetime.now(datetime.UTC) > ends
-
-        within(PATIENCE, over, story.explain)
         follower.kill()  # nobody is there to go on by himself
         story.mark("the certificate has run out, and the SuperLink is started again")
         deployment.superlink.kill()
+        let_it_run_out(deployment, monkeypatch)
         deployment.start_superlink()
         for name in NODES:
             program = story.programs[name]

@@ -10,7 +10,7 @@ import pytest
 from deployed import Deployment, settings
 from story import Story
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = pytest.mark.timeout(3600)
 
 NODES = ["node-1", "node-2"]
 SERVER = ["superlink", "serverapp"]

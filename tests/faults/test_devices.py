@@ -10,7 +10,7 @@ import pytest
 from deployed import Deployment, freeze, settings, thaw
 from story import Story
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(3600)
 
 NODES = ["node-1", "node-2", "node-3"]
 SHORT, LONG = 20.0, 100.0  # seconds; Flower's patience lies between them, at 60

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "deployment"))
 from federation import Federation
 from forager.tools.flower.run import wait_for_end
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(3600)
 
 RUNS = {
     "diabetes": {"strategy": "cosage", "learning-rate": 0.05},

@@ -7,7 +7,7 @@ import pytest
 from forager.server_app.callbacks.base import Callback
 from forager.tools.engine.local import run_local
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 EARLY, LATE = 100, 300
 MOST = 400  # objects: two a round, where one model that stays would be some ten

@@ -12,7 +12,7 @@ from forager.server_app.callbacks.checkpoint import load_checkpoint
 from forager.tools.flower.env import PROJECT
 from story import Story
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = pytest.mark.timeout(3600)
 
 NODES = ["node-1", "node-2", "node-3"]
 ROUNDS = 12

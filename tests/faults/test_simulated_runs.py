@@ -16,7 +16,7 @@ from forager.tools.flower.env import FLOWER_HOME
 from own_task_page import command, prepare
 from test_flwr_run import Launcher, read_end, settings
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_ones_own_task_runs_as_its_page_says(tmp_path, monkeypatch):

@@ -8,7 +8,9 @@ from flwr.app import Array, ArrayRecord
 from forager.benchmarks.attacks import fake_affinity
 from forager.client_app import app
 from forager.core.config import ConfigError, read_config
-from forager.core.wire.keys import ARRAYS, ASK_UPDATE
+from forager.core.wire.delivery import Delivery
+from forager.core.wire.keys import ARRAYS, ASK_UPDATE, CLIENT, IDENTIFY
+from forager.tools.engine import local_grid
 from forager.tools.engine.local import run_local
 from sklearn.metrics import adjusted_rand_score
 
@@ -421,3 +423,31 @@ def test_auxo_takes_whole_supports_whatever_signatures_say(tmp_path, said):
     result = run_local({**keys, "num-server-rounds": 2, "output-dir": str(tmp_path)})
     assert result.reason == "completed"
     assert any("not used by this run: ios.signatures" in line for line in said)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "centred-overlap"])
+def test_a_client_that_says_its_name_late_does_not_stop_a_round(tmp_path, monkeypatch, similarity):
+    honest = local_grid.answer
+
+    def answer(requests, contexts):
+        replies = list(honest(requests, contexts))
+        for reply, context in zip(replies, contexts, strict=True):
+            if requests.kind == IDENTIFY and context.node_config["partition-id"] == 0:
+                del reply.content[CLIENT]
+        return Delivery.of(replies)
+
+    monkeypatch.setattr(local_grid, "answer", answer)
+    result = run_local(
+        {
+            "output-dir": str(tmp_path),
+            "report": False,
+            "num-clients": 6,
+            "num-server-rounds": 3,
+            "cohorts": "similarity",
+            "similarity": similarity,
+            "ios.first-round": 1,
+            "ios.every": 1,
+            "round.give-up-after": 1e-9,
+        }
+    )
+    assert result.reason == "completed"
