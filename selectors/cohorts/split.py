@@ -83,10 +83,6 @@ class SplitRule:
         at_least(1, rounds=self.rounds, participants=self.participants)
         shares(smallest_share=self.smallest_share)
 
-    def allows(self, round: int, participants: float) -> bool:
-        """Return whether a cohort may be split now and leave its parts enough participants."""
-        return self.first_round <= round and participants >= self.participants
-
     def resources(self, gain: Gain, participants: float) -> float:
         """Return the lemma's bound on what each part keeps of the participants before a split.
 
