@@ -79,11 +79,14 @@ DEMOS: dict[str, Demo] = {
             "groups.kind='label-permutation' groups.count=2 partition='iid' fraction-evaluate=1.0 "
             "data.client-test-share=0.2 num-clients=20 clients-per-round=20 num-server-rounds=40"
         ),
-        method=("strategy='auxo' auxo.first-clustering=2 auxo.first-split=4 auxo.alpha=0.5"),
+        method=(
+            "strategy='auxo' auxo.first-clustering=2 auxo.first-split=4 auxo.min-participants=7"
+        ),
         without="strategy='fedyogi'",
         baseline="fedyogi, one model",
         own=True,
-        look="'Who shares a model': one cohort splits into two, and accuracy jumps.",
+        look="'Who shares a model': in round 4 the cohort splits into the two groups, and accuracy "
+        "jumps.",
     ),
     "ios": Demo(
         about="Two groups of clients hold different classes of digits.",

@@ -31,6 +31,7 @@ from .report.member_charts import last_memberships
 from .trust import check_trusted
 
 _BATCH = 1024
+_LEARNED = "forager_problem"  # of a loaded model: what its run learned
 
 
 def load_model(
@@ -55,10 +56,11 @@ def load_model(
         names = cohorts_with_models(folder.path)
         there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
         raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
-    arrays = _arrays(path)
+    arrays, problem = _arrays(path), None
     spec = _spec(folder, trust)
     try:
         task = load_task(spec)
+        problem = task.problem
         model, expected = task.build_model(), task.input_shape
         if tuple(input_shape) != expected:
             without = (1, *input_shape) == tuple(expected)
@@ -84,7 +86,9 @@ def load_model(
             f"{path} does not fit inputs of shape {tuple(input_shape)}: {error}"
         ) from error
     scaling = scaling_of(spec.scale)
-    return (model if scaling is None else nn.Sequential(ScaledInputs(scaling), model)).eval()
+    whole = model if scaling is None else nn.Sequential(ScaledInputs(scaling), model)
+    setattr(whole, _LEARNED, problem)
+    return whole.eval()
 
 
 def write_onnx(
@@ -172,9 +176,9 @@ def predict(
 
     For classes (of samples, pixels or tokens) these are the likeliest and the probabilities of all,
     for several labels those likelier than not and their probabilities, for numbers the outputs.
-    `problem` is what was learned; classification by default.
+    `problem` is what was learned: by default what the run of a loaded model learned.
     """
-    problem = problem or Classification()
+    problem = problem or getattr(model, _LEARNED, None) or Classification()
     kind = np.int64 if problem.tokens else np.float32
     inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=kind))
     with torch.no_grad():

@@ -113,6 +113,12 @@ def _small_tests(facts: DataFacts) -> list[str]:
     found = []
     if facts.test_size == 1:
         found.append("the server tests on one row; give more, or lower data.validation-share")
+    none = sum(size == 0 for size in facts.client_tests)
+    if none and facts.client_test_share:
+        found.append(
+            f"{none} of {len(facts.client_tests)} clients have too few rows to hold out "
+            f"data.client-test-share = {facts.client_test_share} of them; raise it"
+        )
     single = sum(size == 1 for size in facts.client_tests)
     if single:
         numbers = facts.kind == "regression"

@@ -57,10 +57,6 @@ def encode(update: ArrayLike, k: int, values: str = "float32") -> bytes:
 
     Ties go to the lowest index. NaN ranks above infinity, so that a broken update reaches the
     server as one. ValueError if a kept finite value does not fit the type of values.
-
-    >>> data = encode(np.float32([0.5, -3.0, 0.0, 2.0]), k=2)
-    >>> decode(data)
-    array([ 0., -3.,  0.,  2.], dtype=float32)
     """
     array = np.asarray(update)
     if array.ndim != 1:

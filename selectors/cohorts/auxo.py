@@ -63,6 +63,7 @@ class AuxoObserved:
     feedback: dict[str, Feedback]  # for each participant, to be sent with its next message
     children: list[str]  # what the leaf was split into; empty if it was not
     gain: Gain  # heterogeneity before and after a split along the clusters
+    reason: str = ""  # that it was not split
     liars: list[str] = field(default_factory=list)  # whose requests contradict their updates
     barred: list[str] = field(default_factory=list)  # who came onto the blacklist by that
     strange: list[str] = field(default_factory=list)  # who named cohorts that never existed
@@ -202,7 +203,7 @@ class Auxo:
         """
         self._leaf(leaf)
         if not keys:  # nothing was seen: no round
-            return AuxoObserved({}, [], Gain(0.0, 0.0, 0, 0.0))
+            return AuxoObserved({}, [], Gain(0.0, 0.0, 0, 0.0), "nobody took part")
         updates = self._checked(keys, sketches, requests)
         self._delivered(keys, requests)
         pairs = zip(keys, requests, strict=True)
@@ -219,11 +220,12 @@ class Auxo:
             self._put(self._posts, key, one)
         barred = self.lies.count(keys, lied, self._leaves[leaf].round)
         liars = [key for key, lie in zip(keys, lied.tolist(), strict=True) if lie]
+        watch = self._leaves[leaf].watch
         children = self._split_if_due(this)
         feedback = dict(zip(keys, found, strict=True))
         if children:
             self._follow(leaf, feedback)
-        return AuxoObserved(feedback, children, this.gain, liars, barred, strange)
+        return AuxoObserved(feedback, children, this.gain, watch.reason, liars, barred, strange)
 
     def _checked(
         self, keys: Sequence[str], sketches: ArrayLike, requests: Sequence[Affinity | None]

@@ -83,10 +83,6 @@ class SplitRule:
         at_least(1, rounds=self.rounds, participants=self.participants)
         shares(smallest_share=self.smallest_share)
 
-    def allows(self, round: int, participants: float) -> bool:
-        """Return whether a cohort may be split now and leave its parts enough participants."""
-        return self.first_round <= round and participants >= self.participants
-
     def resources(self, gain: Gain, participants: float) -> float:
         """Return the lemma's bound on what each part keeps of the participants before a split.
 
@@ -116,6 +112,7 @@ class SplitWatch(Stateful):
     def __init__(self, rule: SplitRule) -> None:
         self.rule = rule
         self.streak = 0
+        self.reason = ""  # that the last round was not followed by a split
 
     def due(self, round: int, gain: Gain, participants: float, before: float = 0.0) -> bool:
         """Record a round and return whether to split after it.
@@ -123,5 +120,28 @@ class SplitWatch(Stateful):
         ``participants`` is what each cohort would be left with, of those there were ``before``.
         """
         self.streak = self.streak + 1 if self.rule.gains(gain) else 0
-        enough = participants >= self.rule.resources(gain, before)
-        return enough and self.streak >= self.rule.rounds and self.rule.allows(round, participants)
+        self.reason = self._against(round, gain, participants, before)
+        return not self.reason
+
+    def _against(self, round: int, gain: Gain, participants: float, before: float) -> str:
+        rule, least = self.rule, max(self.rule.participants, self.rule.resources(gain, before))
+        if round < rule.first_round:
+            first = f"after {rule.first_round} rounds at the earliest"
+            return f"a cohort splits {first} (auxo.first-split)"
+        if gain.parts < 2 or not gain.before:
+            return "no clusters were found"
+        left, most = gain.after / gain.before, gain.parts**-rule.exponent
+        if left > most:
+            found = f"{gain.parts} clusters leave {left:.0%} of the heterogeneity"
+            return f"{found}, at most {most:.0%} is allowed"
+        if gain.smallest_share < rule.smallest_share:
+            found = f"the smallest of {gain.parts} clusters has {gain.smallest_share:.0%}"
+            return f"{found} of the participants, at least {rule.smallest_share:.0%} is needed"
+        if self.streak < rule.rounds:
+            return f"clear clusters for {self.streak} of {rule.rounds} rounds in a row"
+        if participants < least:
+            return (
+                f"each part would have {participants:.3g} participants per round, and needs "
+                f"{least:.3g}: let more clients train per round"
+            )
+        return ""

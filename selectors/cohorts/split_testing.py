@@ -329,9 +329,8 @@ class SplitTest:
             )
         if leaf.streak < self.rule.rounds:
             return f"clear groups for {leaf.streak} of {self.rule.rounds} rounds"
-        if not self.rule.allows(leaf.round, self.rule.participants):
-            rule = self.rule
-            return f"round {leaf.round} is before round {rule.first_round}"
+        if leaf.round < self.rule.first_round:
+            return f"round {leaf.round} is before round {self.rule.first_round}"
         return ""
 
     def _by_labels(self, keys: Sequence[str], groups: Separation) -> str:

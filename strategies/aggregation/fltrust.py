@@ -13,13 +13,7 @@ server's own update is taken.
 import numpy as np
 
 from ...core.config import RunConfig
-from ...core.learning.job import Job, batch_seed
-from ...core.learning.model_arrays import chosen_device, read_arrays
-from ...core.learning.objectives.plain import Plain
-from ...core.learning.train_settings import train_settings
-from ...core.learning.trainer import train_one
-from ...core.tasks import load_task
-from ..checks import validation_data
+from ..server_samples import ServerSamples
 from .update_average import UpdateAverage, Vector
 
 
@@ -42,11 +36,7 @@ class FLTrust(UpdateAverage):
 
     def __init__(self, config: RunConfig, **everyone: int) -> None:
         super().__init__(**everyone)
-        self.config = config
-        self.data = validation_data(config, "aggregator = 'fltrust'")
-        task = load_task(config.task_spec())
-        self.problem = task.problem
-        self.model = task.build_model().to(chosen_device(config.device))
+        self.samples = ServerSamples(config, "aggregator = 'fltrust'")
 
     def combine(self, updates: Vector, weights: Vector, server_round: int) -> Vector:
         """Return the trusted mean."""
@@ -54,9 +44,5 @@ class FLTrust(UpdateAverage):
 
     def own_update(self, server_round: int) -> Vector:
         """Train like a client, from the same model."""
-        seed = batch_seed(self.config.seed, "server", server_round)
-        # Integer buffers are no part of what is aggregated.
-        job = Job({**read_arrays(self.model), **self.current}, self.data, seed)
-        settings = train_settings(self.config, server_round)
-        own = train_one(self.model, job, settings, Plain(self.config), self.problem)
+        own = self.samples.trained(self.current, server_round)
         return self.flat(own.arrays) - self.flat(self.current)

@@ -49,11 +49,7 @@ def metric_spread(
 
 
 def untested(table: Replies) -> list[int]:
-    """Return the rows of clients that are too small to have held out test data.
-
-    >>> untested(Replies([7, 8], ["", ""], ["", ""], {"num-examples": [0, 3]}))
-    [0]
-    """
+    """Return the rows of clients that are too small to have held out test data."""
     counts = table.metrics.get(NUM_EXAMPLES, [])
     return [row for row, count in enumerate(counts) if type(count) is int and count == 0]
 

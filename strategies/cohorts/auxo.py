@@ -7,6 +7,7 @@ come with the replies as well, for the cohorts' clusters. As in the paper, over-
 what comes too late (:mod:`strategies.cohorts.split_testing` learns from it).
 """
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +24,9 @@ from ...core.wire.schemas import AffinityTold
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
 from ...selectors.cohorts.split import SplitRule
-from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
+from .base import ONLY, CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
+
+_log = logging.getLogger("forager")
 
 
 class AuxoRule(CoreRule[Auxo]):
@@ -48,6 +51,7 @@ class AuxoRule(CoreRule[Auxo]):
         self._requests: dict[str, Affinity | None] = {}
         self._placed_by: dict[str, Affinity] = {}  # answers that placed clients in this round
         self._report: dict[str, Any] = {}
+        self._rounds = config.num_server_rounds
 
     def place(self, scene: Scene) -> list[str]:
         """Match requests to leaves; clients on the blacklist get no place."""
@@ -105,6 +109,7 @@ class AuxoRule(CoreRule[Auxo]):
         """Cluster the participants of every leaf, reward them, and split what is due."""
         parts: dict[str, list[str]] = {}
         self._report = {"heterogeneity": {}, "liars": [], "barred": [], "strange": []}
+        reasons = self._report["reasons"] = {}
         for leaf, observed in seen.items():
             requests = [self._requests.get(key) for key in observed.keys]
             found = self.core.observe(leaf, observed.keys, observed.signals, requests)
@@ -115,8 +120,12 @@ class AuxoRule(CoreRule[Auxo]):
                 self._report[name] += getattr(found, name)
             if found.children:
                 parts[leaf] = found.children
+            else:
+                reasons[leaf] = found.reason
         self._requests.clear()
         self._placed_by = {}
+        if server_round == self._rounds and self.core.leaves() == list(reasons) == [ONLY]:
+            _log.info("auxo did not split: %s", reasons[ONLY])
         return split_into(rounds, parts)
 
     def report(self) -> dict[str, Any]:

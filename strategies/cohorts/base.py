@@ -94,7 +94,8 @@ class CohortRule(Stateful):
 
         To evaluate, :data:`MEAN` stands for the mean of all cohorts' models.
         """
-        return [ONLY] * len(scene.keys)
+        where = self.settled(dict.fromkeys(scene.keys, ONLY))
+        return [where[key] for key in scene.keys]
 
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return where clients belong, given where they were placed: the same if none explores."""

@@ -7,7 +7,7 @@ import numpy as np
 from ...core.config import RunConfig
 from ...core.methods.cohort import CohortSettings
 from ...selectors.cohorts.cfl import Cfl
-from .base import CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
+from .base import CohortSignals, CoreRule, Regrouping, by_key, split_into
 
 _MEAN = 0.5  # a cohort is split when the mean update is shorter than this share of the longest,
 _LONGEST = 0.5  # while that is longer than this share of the longest of all rounds,
@@ -35,10 +35,9 @@ class CflRule(CoreRule[Cfl]):
             cross_below=_ALIKE,
         )
 
-    def place(self, scene: Scene) -> list[str]:
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return each client's cohort."""
-        where = by_key(self.core.members.of(scene.keys))
-        return [where[key] for key in scene.keys]
+        return by_key(self.core.members.of(list(placed)))
 
     def learn(
         self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]

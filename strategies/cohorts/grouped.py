@@ -1,6 +1,6 @@
 """Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -33,10 +33,9 @@ class GroupedRule(CoreRule[G]):
         self.signal = Signal(seed=config.seed)
         self.model: ArrayRecord | None = None  # that updates start from
 
-    def place(self, scene: Scene) -> list[str]:
+    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
         """Return each client's group; the largest for one that is not known."""
-        where = by_key(self.core.members.of(scene.keys))
-        return [where[key] for key in scene.keys]
+        return by_key(self.core.members.of(list(placed)))
 
     def updates(self, scene: Scene, keys: Sequence[str]) -> dict[str, Floats]:
         """Return sketches of the updates of those who answer."""

@@ -40,12 +40,8 @@ class SimilarityRule(CohortRule):
         self._round = 0
         self._report: dict[str, Any] = {}
 
-    def place(self, scene: Scene) -> list[str]:
-        """Return each client's cluster; the largest for clients that came later."""
-        return list(self.settled(dict.fromkeys(scene.keys, ONLY)).values())
-
     def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Return each client's cluster, whatever model it trains: a regrouped client's is gone."""
+        """Return each client's cluster; the largest for clients that came later."""
         if not self.clusters:
             return dict(placed)
         largest = Counter(self.clusters.values()).most_common(1)[0][0]

@@ -199,12 +199,9 @@ class Cohorts(Layer):
         assigned = self.federation.ledger.of(table)
         keys = self.federation.keys(table.nodes)
         for row, (key, assignment) in enumerate(zip(keys, assigned, strict=True)):
-            cohort = "" if assignment is None else assignment.cohort or ""
-            if cohort not in self.leaf_models:  # it was split while the client trained
-                cohort = self.members.get(key, "")
-            cohorts.append(cohort)
-            if cohort not in self.leaf_models:
-                wrong[row] = "its cohort is gone"
+            if assignment is None or assignment.cohort is None:
+                wrong[row] = "no cohort asked for it"
+            cohorts.append(self._now(key, assignment.cohort) if assignment else "")
         wrong |= self.rule.hear(keys, table, [a.model if a else None for a in assigned], wrong)
         sent = [None if a is None or row in wrong else a.model for row, a in enumerate(assigned)]
         signals, more = self.signal.of(sent, table)
@@ -217,6 +214,14 @@ class Cohorts(Layer):
                 rows[cohort].append(row)
                 self.signal.add(cohort, key, signals[row])
         return {cohort: table.select(own) for cohort, own in rows.items()}
+
+    def _now(self, key: str, trained_for: str | None) -> str:
+        """Return the cohort that an update counts in, also if its own was split meanwhile."""
+        cohort = self.members.get(key) if trained_for not in self.leaf_models else trained_for
+        if cohort in self.leaf_models:
+            return cohort
+        parts = [name for name in self.leaf_models if name.startswith(f"{trained_for}.")]
+        return max(parts or self.leaf_models, key=self._sizes().__getitem__)
 
     def _weight(self, table: Replies) -> float:
         """Return how much replies count in what cohorts share."""

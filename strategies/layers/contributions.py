@@ -6,14 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...core.config import RunConfig
-from ...core.learning.evaluation import evaluate
-from ...core.learning.model_arrays import chosen_device
 from ...core.log.events import Contributed
-from ...core.tasks import load_task
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
-from ..checks import validation_data
 from ..federation.federation import Federation
 from ..federation.ledger import Assignment
 
@@ -124,14 +119,6 @@ class Contributions:
         for cohort in np.unique(cohorts):
             rows = np.flatnonzero(cohorts == cohort)
             yield rows, weights[rows]
-
-
-def server_loss(config: RunConfig) -> Callable[[Arrays], float]:
-    """Return the loss of a model on the server's validation set, as a function of its arrays."""
-    data = validation_data(config, "leave-one-out = true")
-    task = load_task(config.task_spec())
-    model = task.build_model().to(chosen_device(config.device))
-    return lambda arrays: evaluate(model, arrays, data, task.problem, ())["loss"]
 
 
 def _coordinates(table: Replies, models: Sequence[Arrays]) -> NDArray[np.float64]:

@@ -18,8 +18,8 @@ from ...core.wire.keys import AGREEMENT, AS_IT_CAME, LOSS, NUM_EXAMPLES, PROBED
 from ...core.wire.replies import Replies, ReplyStream, tables_in
 from ..aggregation.metric_spread import untested
 from ..federation.update_observations import BIAS_UPDATE, UPDATE, UpdateObservations
+from ..server_samples import ServerSamples
 from .base import Layer, Outcome
-from .confirmed_labels import clean_accuracy_of
 
 _MOST_CLIENTS = 300  # whose updates are written down
 _OVERHEAD = 1000  # bytes of a message beside the model
@@ -34,8 +34,10 @@ class Examination(Layer):
         needs = {UPDATE, BIAS_UPDATE} if has_output_bias(task.build_model()) else {UPDATE}
         self.config, self.rounds = config, config.num_server_rounds
         self.updates = UpdateObservations(frozenset(needs), config.seed)
-        self.clean_accuracy = clean_accuracy_of(config)
-        self._facts: dict[str, Any] = {"clean-samples": len(task.server_data().validation)}
+        count = len(task.server_data().validation)
+        able = count and task.problem.has_classes
+        self.clean = ServerSamples(config, "a diagnosis") if able else None
+        self._facts: dict[str, Any] = {"clean-samples": count}
         self._columns: dict[str, list[Any]] = {}
 
     @classmethod
@@ -48,8 +50,8 @@ class Examination(Layer):
     ) -> Iterable[Message]:
         """Let as many clients take part as the bytes allow."""
         most = self.config[Diagnosis].bytes
-        if self.clean_accuracy is not None:
-            self._facts["clean-accuracy"] = self.clean_accuracy(arrays)
+        if self.clean is not None:
+            self._facts["clean-accuracy"] = self.clean.accuracy(from_record(arrays))
         if most and server_round == 1:
             size = _OVERHEAD + sum(array.nbytes for array in from_record(arrays).values())
             affordable = most // (size * (2 * self.rounds + 1))

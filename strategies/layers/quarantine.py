@@ -19,8 +19,9 @@ from ...core.wire.schemas import MOST_SAMPLES
 from ..aggregation.metric_spread import untested
 from ..federation.ledger import Assignment
 from ..federation.plausibility import UsualSize
+from ..server_samples import ServerSamples
 from .base import Layer, Outcome
-from .contributions import Contributions, server_loss
+from .contributions import Contributions
 from .sent_model import Norms, SentModel, impossible, misfits, shorten, update_norms
 
 _FIRST = 5  # replies at least that say together what is usual where nothing is known
@@ -82,7 +83,8 @@ class QuarantineLayer(Layer):
             min_replies=config.round.min_replies,
         )
         layer.contributions.alike = config.weighting == "uniform"
-        layer.contributions.loss = server_loss(config) if config.leave_one_out else None
+        if config.leave_one_out:
+            layer.contributions.loss = ServerSamples(config, "leave-one-out = true").loss
         return layer
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
@@ -308,12 +310,7 @@ def _drop_undefined(table: Replies) -> None:
 def unsound_metrics(
     table: Replies, needs: Sequence[str] = (), skip: Container[int] = (), whole: bool = True
 ) -> dict[int, str]:
-    """Return the rows whose example count or metrics are not sound, and why.
-
-    >>> rows = Replies([7, 8], ["", ""], ["", ""], {"num-examples": [5, 0], "loss": [0.5, 0.4]})
-    >>> unsound_metrics(rows)
-    {1: 'num-examples = 0 is not a positive number of samples'}
-    """
+    """Return the rows whose example count or metrics are not sound, and why."""
     if _all_sound(table, needs, whole):
         return {}
     wrong = {}

@@ -46,7 +46,7 @@ def _fltrust_without_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = FLTrust.own_update
 
     def own_update(self: FLTrust, server_round: int) -> Any:
-        if set(self.current) <= set(read_arrays(self.model)):
+        if set(self.current) <= set(read_arrays(self.samples.model)):
             return honest(self, server_round)
         return np.full_like(self.flat(self.current), 0.1)
 

@@ -7,6 +7,7 @@ from typer import Argument, Option
 from .options import BestOption, RunsOption, TrustOption, command, refused, run_folder
 
 _NAMES = ("x", "x_test", "x_train")  # of inputs in a file, the first that it has
+_WRITE = "write the inputs with numpy.savez('new.npz', x=inputs), and y=targets for metrics"
 
 
 @command(
@@ -37,16 +38,18 @@ def predict(
     from ..flower.env import app_settings
     from ..trust import find_own_modules
 
+    if client and cohort:
+        raise refused(f"--client {client}, --cohort {cohort}: give only one of the two")
     try:
         with np.load(data) as file:
             arrays = dict(file)
     except FileNotFoundError:
         raise refused(f"{data}: there is no such file") from None
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise refused(f"{data}: not an .npz file that can be read: {error}") from None
+    except (OSError, TypeError, ValueError, zipfile.BadZipFile):
+        raise refused(f"{data}: not an .npz file; {_WRITE}") from None
     name = next((name for name in _NAMES if name in arrays), "")
     if not name:
-        raise refused(f"{data}: has {', '.join(arrays)}, but not x with the inputs")
+        raise refused(f"{data}: holds {', '.join(arrays) or 'nothing'}; {_WRITE}")
     folder = run_folder(run, runs)
     if trust or app_settings():
         find_own_modules()
@@ -69,7 +72,8 @@ def predict(
         counts = models.class_counts(answers[0])
         print(f"{len(inputs)} samples; predicted, by class: {counts}")
     else:
-        print(f"{len(inputs)} samples ({problem.kind}); predictions {answers[0].shape[1:]} each")
+        each = " x ".join(map(str, answers[0].shape[1:])) or "1"
+        print(f"{len(inputs)} samples ({problem.kind}); outputs per sample: {each}")
     for metric, value in found.items():
         print(f"{label(metric)}: {written(metric, value)}")
     if out is not None:

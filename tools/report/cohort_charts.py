@@ -1,7 +1,5 @@
 """With whom: cohorts as a tree that grows over rounds, how they do, and why they were split."""
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -207,38 +205,17 @@ def split_chart(history: History) -> Plot | None:
 
 
 def _limit(history: History) -> float | None:
-    exponent = history.started.number(f"{_rule(history)}.split-exponent")
-    return None if exponent is None else float(2.0**-exponent)
-
-
-def _rule(history: History) -> str:
-    """Return whose settings count: both ``auxo`` and ``split-test`` note the criterion."""
-    return str(history.started.config.get("cohorts"))
+    """Return the share that may be left by a split into two parts."""
+    return {"auxo": 0.5**0.5, "split-test": 0.15, "conflict-test": 0.15}.get(
+        str(history.started.config.get("cohorts"))
+    )
 
 
 def why_never_split(history: History) -> str:
-    """Say what kept a run from splitting its one cohort, as far as its settings show."""
-    number = history.started.number
-    rounds = history.rounds_done
-    rule = _rule(history)
-    first, least = number(f"{rule}.first-split"), number(f"{rule}.min-participants")
-    alpha = number(f"{rule}.alpha")
-    trained = max((len(clients) for clients in history.chosen.values()), default=0)
-    if first is not None and rounds < first:
-        return f"{rule}.first-split = {first:g} is more than the {rounds} rounds of the run"
-    if least is not None and trained < 2 * least:
-        return (
-            f"each part of a split needs {rule}.min-participants = {least:g} clients per "
-            f"round, and {trained} trained"
-        )
-    if alpha is not None and trained / 2 < alpha * math.sqrt(trained):
-        return (
-            f"with {rule}.alpha = {alpha:g} each part of a split needs at least "
-            f"{alpha * math.sqrt(trained):.1f} clients per round, and {trained} trained"
-        )
-    if not criterion(history):
-        return f"{trained} clients per round are too few to look for clusters: let more train"
-    return (
+    """Say what kept a run from splitting its one cohort, as its rule noted in the last round."""
+    last = history.last(CohortsTrained)
+    reasons = (last.reasons or {}) if last is not None else {}
+    return next(iter(reasons.values()), "") or (
         "no split would have reduced heterogeneity enough for long enough. If you expect groups, "
         "let more clients train per round, or more rounds"
     )
@@ -249,7 +226,7 @@ SPLITS = (
         "Would a split pay?",
         split_chart,
         "How much of the heterogeneity of a cohort's updates would be left if it were split along "
-        "its clusters. It must stay at or below the dashed line for some rounds in a row "
-        "(split-rounds), and lower for more than two parts.",
+        "its clusters. It must stay at or below the dashed line for several rounds in a row; with "
+        "Auxo, lower still for more than two parts.",
     ),
 )

@@ -172,7 +172,7 @@ def _other_tiles(history: History) -> list[tuple[str, str, str]]:
     least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
     if not values:
         return least
-    where = ("server's test", "everybody's data") if own else ("own data", "clients' mean")
+    where = ("server's test", "data of all") if own else ("own data", "clients' mean")
     other = (f"On {where[0]}", written(metric, values[-1]), where[1])
     return [*least, other] if own else [other, *least]
 

@@ -112,9 +112,9 @@ def own_data_sentence(history: History) -> str:
     asked = history.series(f"clients-{history.metric.name}-mean")[1]
     if history.own_models and not asked:
         return (
-            "Clients use their own models here, but none was tested on its own clients' data: "
-            "set data.client-test-share and fraction-evaluate. The server's test set asks each "
-            "model about everybody's data."
+            "Clients use different models here, but none was tested on the data of the clients "
+            "that use it: set data.client-test-share and fraction-evaluate. The server's test "
+            "data represent all clients."
         )
     if not asked or not history.series(history.metric.name)[0]:
         return ""
@@ -122,9 +122,9 @@ def own_data_sentence(history: History) -> str:
     if history.judged_on_clients:
         least = f" The worst tenth of clients has {worst}." if worst else ""
         return (
-            "Clients may use their own models here, so what counts is how each does on its own "
-            f"clients' data.{least} On the server's test data, which ask each model about "
-            f"everybody's: {server}."
+            "Clients may use different models here, so each model is judged on the data of the "
+            f"clients that use it.{least} On the server's test data, which represent all "
+            f"clients: {server}."
         )
     least = f"; the worst tenth of clients has {worst}" if worst else ""
     return f"On clients' own data, on average: {', '.join(figures(history, own=True))}{least}."

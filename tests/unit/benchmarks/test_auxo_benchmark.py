@@ -7,6 +7,7 @@ import pytest
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
+from forager.benchmarks import split_reading
 from forager.benchmarks.auxo import BASELINE, METHODS, PLANTED, cells, gains_table, main
 from forager.benchmarks.cohort_runs import run_with_cohorts
 from forager.benchmarks.planted_groups import METHODS as GROUP_METHODS
@@ -159,3 +160,10 @@ def test_what_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main(["permuted", "--only", "fedsgd"])
     assert "--only: ['fedsgd']; there are" in capsys.readouterr().err
+
+
+def test_planted_groups_are_split_by_j_and_not_by_its_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(split_reading.SETTINGS, "num-server-rounds", 12)
+    by_j, by_root = (split_reading.split("label-permutation", 2, 0, e) for e in (0.5, 1.0))
+    assert (by_j[0], by_root[0]) == (2, 1)
+    assert by_j[1] < 2**-0.5

@@ -36,7 +36,13 @@ COMMON: dict[str, Scalar] = {
     "report": False,
 }
 MOST_EVALUATIONS = 100
-_SET_HERE = ("strategy", "seed", "num-server-rounds", "output-dir", "run-name", "resume-from")
+_SET_HERE = {  # by the comparison; what to use instead
+    "strategy": "name the strategies before the options",
+    "seed": "use --seeds",
+    "num-server-rounds": "use --budget, such as --budget '60 rounds'",
+    "output-dir": "use --out",
+    **dict.fromkeys(("run-name", "resume-from"), "leave it out"),
+}
 
 
 @dataclass(frozen=True)
@@ -165,9 +171,9 @@ def _say(text: str) -> None:
 
 def _common(user: dict[str, Scalar], budget: Budget, own: dict[str, Scalar]) -> dict[str, Scalar]:
     """Return the keys that all runs share: ours, those of the app here, those of the user."""
-    for key in _SET_HERE:
+    for key, how in _SET_HERE.items():
         if key in user:
-            raise CandidateError(f"{key} = {user[key]!r}: a comparison sets this itself")
+            raise CandidateError(f"{key} = {user[key]!r}: a comparison sets this; {how}")
     common = dict(COMMON)
     if budget.kind == "rounds":
         common["evaluate-every"] = max(1, int(budget.amount) // MOST_EVALUATIONS)

@@ -140,15 +140,19 @@ def _compressed(found: Sequence[StrategyFinding], baseline: str) -> str:
     """Say who also sends less than the baseline does, and how to tell the two effects apart."""
     uplinks = {f.name: read_config({**default_config(), **f.settings}).uplink for f in found}
     usual = uplinks.get(baseline)
-    others = {name: uplink for name, uplink in uplinks.items() if uplink != usual}
+    alone = {u for name, u in uplinks.items() if name == f"{baseline} uplink={u}"}
+    others = {
+        name: uplink
+        for name, uplink in uplinks.items()
+        if uplink != usual and name != f"{baseline} uplink={uplink}"
+    }
     if usual is None or not others:
         return ""
     told = ", ".join(f"{name} (uplink='{uplink}')" for name, uplink in others.items())
-    uplink = next(iter(others.values()))
-    return (
-        f"The strategies differ in more than selection: {told}; {baseline} has "
-        f"uplink='{usual}'. Add \"{baseline} uplink='{uplink}'\" to separate the effects."
-    )
+    text = f"The strategies differ in more than selection: {told}; {baseline} has uplink='{usual}'."
+    missing = [uplink for uplink in others.values() if uplink not in alone]
+    hint = f" Add \"{baseline} uplink='{missing[0]}'\" to separate the effects." if missing else ""
+    return text + hint
 
 
 def _stopped(found: Sequence[StrategyFinding]) -> str:

@@ -7,6 +7,7 @@ from forager.core.config import read_config
 from forager.core.learning.job import Job
 from forager.core.learning.model_arrays import (
     check_trainable,
+    chosen_device,
     frozen_arrays,
     frozen_digest,
     load_arrays,
@@ -91,3 +92,9 @@ def test_optimisers_are_torchs_own(name: str, theirs: type[torch.optim.Optimizer
     optimiser.step()
     found = trained(model, data, optimiser=name, clip_norm=0.05)
     np.testing.assert_allclose(found["0.weight"], expected[0].weight.detach(), rtol=1e-5)
+
+
+def test_a_device_is_known_or_refused() -> None:
+    assert chosen_device("cpu") == torch.device("cpu")
+    with pytest.raises(TaskError, match="device = 'gpu' is not allowed: use auto, cpu, cuda"):
+        chosen_device("gpu")

@@ -40,6 +40,10 @@ def test_sound_data_are_not_talked_about() -> None:
         ),
         ({"x": FLAT * [1, 5000], "columns": ["age", "dose"]}, "column 'dose' .* as column 'age'"),
         ({"test_size": 1}, "the server tests on one row"),
+        (
+            {"client_tests": [0, 4, 0], "client_test_share": 0.02},
+            "2 of 3 clients have too few rows to hold out data.client-test-share = 0.02 of them",
+        ),
         ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where AUC is"),
         (
             {"kind": "regression", "client_tests": [1, 4, 1]},

@@ -153,3 +153,29 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         SplitRule(rounds=0)
     with pytest.raises(ValueError, match="smallest_share"):
         SplitRule(smallest_share=1.5)
+
+
+@pytest.mark.parametrize(
+    ("round", "gain", "participants", "reason"),
+    [
+        (1, GOOD, 20.0, "a cohort splits after 2 rounds at the earliest (auxo.first-split)"),
+        (5, Gain(1.0, 1.0, 1, 1.0), 20.0, "no clusters were found"),
+        (5, Gain(1.0, 0.7, 2, 0.5), 20.0, "2 clusters leave 70% of the heterogeneity, at most 50%"),
+        (5, Gain(1.0, 0.1, 2, 0.05), 20.0, "the smallest of 2 clusters has 5% of the participants"),
+        (5, GOOD, 4.0, "each part would have 4 participants per round, and needs 10: let more"),
+    ],
+)
+def test_what_stands_against_a_split_is_said(
+    round: int, gain: Gain, participants: float, reason: str
+) -> None:
+    watch = SplitWatch(SplitRule(first_round=2, rounds=1))
+    assert not watch.due(round, gain, participants)
+    assert watch.reason.startswith(reason)
+
+
+def test_one_clear_round_is_not_enough() -> None:
+    watch = SplitWatch(SplitRule(first_round=0, rounds=2))
+    assert not watch.due(5, GOOD, 20)
+    assert watch.reason == "clear clusters for 1 of 2 rounds in a row"
+    assert watch.due(6, GOOD, 20)
+    assert watch.reason == ""

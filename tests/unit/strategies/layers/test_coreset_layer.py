@@ -25,7 +25,10 @@ from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CORESET, TARGETS
 from forager.strategies.build import build_strategy
+from forager.strategies.checks import validation_data
+from forager.strategies.federation.grids import GridView
 from forager.strategies.layers.base import Layer
+from forager.strategies.layers.cohorts import Cohorts
 from forager.strategies.layers.coresets import Coresets
 from torch import nn
 
@@ -291,3 +294,33 @@ def test_values_that_are_not_allowed_are_named(key: str, value: Any) -> None:
         read_config({"strategy": "trusted", key: value})
     assert key in str(error.value)
     assert str(value) in str(error.value)
+
+
+def test_each_cohort_matches_gradients_at_its_own_model() -> None:
+    """Recomputed in numpy: of class c, the mean of (p_c - 1) [1, x] over the server's samples."""
+    keys = {"strategy": "gcfl", "cohorts": "ifca", "cohort.number": 2, "model": "softmax"}
+    config = read_config({**keys, "num-clients": 5, "clients-per-round": 4})
+    task = load_task(config.task_spec())
+    start = to_record(read_arrays(task.build_model()))
+    network, strategy = grid(), build_strategy(config)
+    cohorts = inside(strategy, Cohorts)
+    cohorts._start(start)
+    sent = {}
+    for node, (name, model) in enumerate(cohorts.leaf_models.items(), start=500):
+        nodes = GridView(network, [node])
+        inner = cohorts.cohorts.strategies[name]
+        inner.limit(1)
+        (message,) = inner.configure_train(1, model, ConfigRecord(), nodes)
+        sent[name] = from_record(message.content.array_records[TARGETS])["means"]
+    assert len(sent) == 2
+    data = validation_data(config, "test")
+    x, labels = data.x.numpy().reshape(len(data), -1).astype(np.float64), data.y.numpy()
+    for name, model in cohorts.leaf_models.items():
+        weight, bias = from_record(model).values()
+        scores = np.exp(x @ weight.T + bias)
+        p = scores / scores.sum(1, keepdims=True)
+        for c in range(10):
+            own = labels == c
+            rows = (p[own, c] - 1)[:, None] * np.hstack([np.ones((own.sum(), 1)), x[own]])
+            np.testing.assert_allclose(sent[name][c], rows.mean(0), rtol=1e-3, atol=1e-5)
+    assert not np.allclose(*sent.values())

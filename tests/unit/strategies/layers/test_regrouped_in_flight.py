@@ -21,15 +21,15 @@ SLOW = "1"  # the only client of the odd cohort, which trains from round 1 to ro
 class Parity(CohortRule):
     """One cohort in round 1, then others by parity, under new names; as IOS, before a round."""
 
-    def __init__(self) -> None:
+    def __init__(self, knows: bool) -> None:
         self.busy: list[str] = []
-        self.apart = False
+        self.apart, self.knows = False, knows  # whether it knows where the slow client belongs
 
     def place(self, scene: Scene) -> list[str]:
         return [self._of(key) for key in scene.keys]
 
     def settled(self, placed: dict[str, str]) -> dict[str, str]:  # type: ignore[override]
-        return {key: self._of(key) for key in placed}
+        return {key: self._of(key) for key in placed if self.knows or key != SLOW}
 
     def _of(self, key: str) -> str:
         return f"1.{int(key) % 2}" if self.apart else "0"
@@ -45,11 +45,11 @@ class Parity(CohortRule):
 class Rounds:
     """Rounds of a buffer in which one client takes its time."""
 
-    def __init__(self, aggregator: str) -> None:
+    def __init__(self, aggregator: str, knows: bool = True) -> None:
         given = {"aggregator": aggregator, "aggregation.buffer": 2, "num-clients": 4}
         config, federation = read_config(given), Federation()
         self.layer = Cohorts(
-            lambda: single_model_stack(config, federation), Parity(), Signal(8), count=4
+            lambda: single_model_stack(config, federation), Parity(knows), Signal(8), count=4
         )
         self.notes: Notes = listening_to(self.layer)
         self.grid = FakeGrid(["0", SLOW, "2", "4"])
@@ -104,6 +104,18 @@ def test_an_update_of_a_cohort_that_is_gone_counts_in_the_client_s_new_one(aggre
             np.testing.assert_allclose(moved, 3**-0.5 * update[name], rtol=1e-5, atol=1e-6)
         else:
             assert np.abs(moved).max() < 1, "a step, not another model"
+
+
+def test_an_update_of_a_client_that_belongs_nowhere_counts_in_the_largest_part() -> None:
+    rounds = Rounds("fedavg", knows=False)
+    first = rounds.asked(1)
+    late = next(m for m in first if rounds.grid.nodes[m.metadata.dst_node_id] == SLOW)
+    rounds.layer.aggregate_train(1, [rounds.honest(m) for m in first if m is not late])
+    rounds.layer.aggregate_train(2, [rounds.honest(m) for m in rounds.asked(2)])
+    rounds.asked(3)
+    rounds.layer.aggregate_train(3, [rounds.honest(late)])
+    assert not rounds.notes.of(Quarantined) + rounds.notes.of(CohortFailed)
+    assert rounds.notes.of(CohortsTrained)[-1].participants == {"1.0": 1}
 
 
 def test_cohorts_take_turns_where_most_clients_still_train() -> None:

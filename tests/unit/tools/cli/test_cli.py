@@ -16,6 +16,8 @@ from forager.tools.cli.app import app, main
 from forager.tools.cli.options import REFUSED, read_overrides
 from forager.tools.cli.run import OWN_DATA, judged_where_it_counts
 from forager.tools.flower.env import PROJECT, app_folder, superlink_name
+from forager.tools.predict import load_model
+from forager.tools.predict import predict as predicted
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
@@ -314,6 +316,25 @@ def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
     assert re.search(rf"final {metric} +{re.escape(reached[1])} ", told)
     with np.load("answers.npz") as answers:
         assert len(answers[column]) == len(test)
+        model = load_model("runs/one", tuple(test.x.shape[1:]))
+        assert np.allclose(predicted(model, test.x.numpy())[0], answers[column])
+
+
+def test_predict_says_which_file_it_needs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("table.csv").write_text("a,b\n1,2\n")
+    np.save("plain.npy", np.zeros((2, 2)))
+    np.savez("named.npz", inputs=np.zeros((2, 2)))
+    remedy = "write the inputs with numpy.savez('new.npz', x=inputs)"
+    for file, fault in (
+        ("table.csv", "not an .npz file"),
+        ("plain.npy", "not an .npz file"),
+        ("named.npz", "holds inputs"),
+    ):
+        assert main(["predict", "latest", file]) == REFUSED
+        assert f"{file}: {fault}; {remedy}" in capsys.readouterr().err
+    both = ["--client", "clinic-05", "--cohort", "0.1"]
+    assert main(["predict", "latest", "named.npz", *both]) == REFUSED
+    assert "give only one of the two" in capsys.readouterr().err
 
 
 def test_a_client_is_predicted_for_by_the_model_of_its_cohort(

@@ -152,7 +152,8 @@ def test_a_strategy_that_fails_does_not_stop_the_others(
         (["--goal", "clients", "-c", "data.client-test-share=0.0"], "clients need test data"),
         (["--budget", "5 min", "-c", "devices.slow=false"], "no simulated time ever passes"),
         (["--goal", "both"], "goal = 'both': allowed are server, clients"),
-        (["-c", "seed=3"], "seed = 3: a comparison sets this itself"),
+        (["-c", "seed=3"], "seed = 3: a comparison sets this; use --seeds"),
+        (["-c", "num-server-rounds=5"], "num-server-rounds = 5: a comparison sets this; use --bud"),
         (["-c", "learning-rate='fast'"], "learning-rate = 'fast'"),
     ],
 )
@@ -237,5 +238,8 @@ def test_a_comparison_says_its_goal_first_and_keeps_the_page_of_another(
     assert "cosage: client-selector='cosage' weighting='uniform' uplink='top-k-plain'" in said.out
     assert "Add \"fedavg uplink='top-k-plain'\" to separate the effects" in said.out
     assert run(folder, "fedavg uplink='top-k-plain'") == 0
+    said = capsys.readouterr()
+    assert "differ in more than selection: cosage (uplink='top-k-plain')" in said.out
+    assert "to separate the effects" not in said.out
     assert run(folder, seeds=3) == 0  # the same comparison, with more seeds
     assert len(written(folder)) == len(written(folder, "html")) == 2

@@ -52,34 +52,22 @@ def test_odes_plan_says_who_stores_what() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "trained", "why"),
+    ("rule", "reasons", "why", "limit"),
     [
-        (
-            {"auxo__first_split": 20},
-            30,
-            "auxo.first-split = 20 is more than the 2 rounds",
-        ),
-        (
-            {"auxo__first_split": 1, "auxo__alpha": 2.0},
-            9,
-            "with auxo.alpha = 2 each part of a split needs at least 6.0 clients per round, and 9",
-        ),
-        (
-            {"auxo__first_split": 1, "auxo__alpha": 0.5},
-            5,
-            "no split would have reduced heterogeneity enough",
-        ),
+        ("auxo", {"0": "a cohort splits after 20 rounds"}, "a cohort splits after 20 rounds", 0.71),
+        ("auxo", None, "no split would have reduced heterogeneity enough", 0.71),
+        ("split-test", {"0": "no distinct groups: 90%"}, "no distinct groups: 90%", 0.15),
     ],
 )
-def test_auxo_without_a_split_shows_the_criterion_and_says_why(
-    settings: dict[str, Any], trained: int, why: str
+def test_a_run_without_a_split_shows_the_criterion_and_says_why(
+    rule: str, reasons: dict[str, str] | None, why: str, limit: float
 ) -> None:
-    keys = [str(number) for number in range(trained)]
-    events = [started(cohorts="auxo", auxo__split_exponent=1.0, **settings)]
+    keys = [str(number) for number in range(9)]
+    events = [started(cohorts=rule)]
     for current in (1, 2):
         events += [
             {"event": "selected", "round": current, "chosen": keys},
-            cohorts(current, dict.fromkeys(keys, "0"), heterogeneity={"0": 0.9}),
+            cohorts(current, dict.fromkeys(keys, "0"), heterogeneity={"0": 0.9}, reasons=reasons),
             {"event": "round-finished", "round": current, "seconds": 1.0},
         ]
     history = History.from_events(events)
@@ -88,8 +76,8 @@ def test_auxo_without_a_split_shows_the_criterion_and_says_why(
     criterion = drawn["Would a split pay?"]
     assert criterion is not None
     assert criterion.hover["lines"]["cohort 0"] == [[1, 2], [0.9, 0.9]]
-    assert criterion.hover["lines"]["enough for 2 parts"][1] == [0.5, 0.5]
-    assert why in cohorts_sentence(history)
+    assert criterion.hover["lines"]["enough for 2 parts"][1] == pytest.approx([limit] * 2, abs=0.01)
+    assert f"it was never split, because {why}" in cohorts_sentence(history)
 
 
 def test_cohorts_are_compared_with_planted_groups() -> None:
@@ -145,7 +133,7 @@ def test_where_clients_have_models_of_their_own_their_data_is_the_headline() -> 
     text = page.render("run", {}, history)
     answer = "Accuracy after round 1 is 91.0 % on clients&#x27; own data, on average"
     assert f'<p class="answer">{answer}' in text
-    assert "On the server&#x27;s test data, which ask each model" in text
+    assert "On the server&#x27;s test data, which represent all" in text
     told = dict(summary(history))
     assert told["final accuracy"] == "91.0 % on clients' own data (round 1)"
     assert told["worst tenth of clients"] == "70.0 % on their own data"

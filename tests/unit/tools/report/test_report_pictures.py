@@ -89,7 +89,7 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
         "Of 900 samples that arrived, the clients&#x27; stores hold",
         "The clients fell into 4 cohorts of 3 clients; their models reach accuracy of 70.0 %",
         "two clients of one cluster had a similarity of 0.7",
-        "Clients may use their own models here",
+        "Clients may use different models here",
         "times among the slowest 3",
     ):
         assert words in text
