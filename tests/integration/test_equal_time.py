@@ -102,7 +102,7 @@ def test_what_it_cannot_work_with_is_refused() -> None:
         build_strategy(read_config({**fedcore, "local-steps": 5}))
     with pytest.raises(ConfigError, match=r"work = 'by-speed': needs objective = sgd or"):
         read_config({"work": "by-speed", "objective": "scaffold"})
-    with pytest.raises(ConfigError, match=r"work = 'by-speed': task = 'app:x' is another app's"):
+    with pytest.raises(ConfigError, match=r"work = 'by-speed': task = 'app:x' is another app"):
         read_config({"work": "by-speed", "task": "app:x"})
     with pytest.raises(ConfigError, match=r"work = 'by-speed': needs data-selector = full"):
         read_config({"work": "by-speed", "data-selector": "fifo"})

@@ -190,7 +190,10 @@ def test_a_late_update_counts_less_the_older_it_is(slow):
     [
         ({"objective": "scaffold"}, "objective = 'scaffold' cannot use updates"),
         ({"privacy": "central-dp"}, "privacy = 'central-dp' cannot use updates"),
-        ({"aggregation.buffer": 2}, "aggregation.buffer = 2: aggregation.late = true"),
+        (
+            {"aggregation.buffer": 2},
+            "aggregation.buffer = 2: no update is late, so aggregation.late = true",
+        ),
     ],
     ids=str,
 )

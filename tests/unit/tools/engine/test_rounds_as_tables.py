@@ -184,7 +184,7 @@ def test_a_weight_limit_holds_in_a_table() -> None:
     table.metrics[NUM_EXAMPLES] = [60, 60, 600, 60, 60, 60]
     (passed,), told, _ = checked(table, weight_factor=2.0, count_factor=20.0)
     assert passed.metrics[NUM_EXAMPLES] == [60, 60, 120.0, 60, 60, 60]
-    assert not told
+    assert [event.part for event in told] == ["large clients"]
 
 
 class Apart(LocalGrid):
