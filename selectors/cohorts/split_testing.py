@@ -321,7 +321,7 @@ class SplitTest:
             return few if seen < FEWEST else "no two groups of at least two clients"
         share = f"{groups.within:.1%} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
-            return f"no distinct groups: {share}, at most {self.limit:.0%} is allowed"
+            return f"no distinct groups ({share}, at most {self.limit:.0%} is allowed)"
         if not groups.clear(self.limit):
             return (
                 f"{share}, and {groups.chance:.1%} without groups: no clear difference. More "

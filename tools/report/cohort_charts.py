@@ -117,8 +117,8 @@ def cohorts_sentence(history: History) -> str:
             return f"All {sizes[0]:.0f} clients are in one cohort at the end."
         notes = history.noted(CohortsTrained).values()
         judged = any(events[-1].heterogeneity is not None for events in notes)
-        why = f", because {why_never_split(history)}" if judged else ""
-        return f"All {sizes[0]:.0f} clients are in one cohort: it was never split{why}."
+        why = f": {why_never_split(history)}" if judged else ""
+        return f"All {sizes[0]:.0f} clients are in one cohort, which was never split{why}."
     each = f"{min(sizes):.0f} to {max(sizes):.0f}" if min(sizes) < max(sizes) else f"{sizes[0]:.0f}"
     text = f"The clients fell into {plural(len(last), 'cohort')} of {each} clients"
     scores = [c.scores[max(c.scores)] for c in last if c.scores]

@@ -77,7 +77,7 @@ def test_a_run_without_a_split_shows_the_criterion_and_says_why(
     assert criterion is not None
     assert criterion.hover["lines"]["cohort 0"] == [[1, 2], [0.9, 0.9]]
     assert criterion.hover["lines"]["enough for 2 parts"][1] == pytest.approx([limit] * 2, abs=0.01)
-    assert f"it was never split, because {why}" in cohorts_sentence(history)
+    assert f"which was never split: {why}" in cohorts_sentence(history)
 
 
 def test_cohorts_are_compared_with_planted_groups() -> None:
