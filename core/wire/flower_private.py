@@ -80,6 +80,11 @@ def is_lost_connection(error: Exception) -> bool:
     return isinstance(error, (OSError, _from("httpx", "HTTPError") or OSError))
 
 
+def is_overloaded(error: Exception) -> bool:
+    """Return whether the SuperLink failed, as with a database locked by a large model's parts."""
+    return getattr(getattr(error, "response", None), "status_code", 0) >= 500
+
+
 class _Announced:
     """A connection to the SuperLink on which one reply has been announced already."""
 

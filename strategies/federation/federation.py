@@ -230,12 +230,8 @@ class Federation(Stateful):
 
     def _question(self, server_round: int, content: Mapping[str, Any]) -> RecordDict:
         settings = {ROUND: server_round, **content.get(CONFIG, {})}
-        if self.run:
-            settings[RUN] = self.run
-        if self.scale:
-            settings[SCALE] = self.scale
-        if self.settings:
-            settings[SETTINGS] = self.settings
+        more = {RUN: self.run, SCALE: self.scale, SETTINGS: self.settings}
+        settings |= {key: value for key, value in more.items() if value}
         return filled(RecordDict, {**content, CONFIG: filled(ConfigRecord, settings)})
 
     def heard(self, key: str, server_round: int, *, answered: bool) -> None:

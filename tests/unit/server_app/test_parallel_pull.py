@@ -296,3 +296,21 @@ def test_a_reply_whose_objects_do_not_come_holds_up_none_of_its_own_thread(
     assert pull_until(grid, ["a", "b"], 1) == {"b"}
     store.missing.set()
     assert pull_until(grid, ["a"], 1) == {"a"}
+
+
+def test_a_superlink_that_fails_for_a_moment_is_asked_again() -> None:
+    class Locked(Store):
+        times = 2
+
+        def PullMessages(self, request: Any) -> PullAppMessagesResponse:
+            if self.times:
+                self.times -= 1
+                asked = httpx.Request("POST", "http://superlink/v1/runtime/pull-messages")
+                response = httpx.Response(500, request=asked, text="database is locked")
+                raise httpx.HTTPStatusError("500", request=asked, response=response)
+            return super().PullMessages(request)
+
+    store = Locked()
+    store.take(reply_to("a"))
+    assert pull_until(deployed(store), ["a"], 1) == {"a"}
+    assert not store.times
