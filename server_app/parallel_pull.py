@@ -11,12 +11,7 @@ from queue import Empty, SimpleQueue
 from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
-from ..core.wire.flower_private import (
-    announced_replies,
-    is_lost_connection,
-    is_overloaded,
-    is_remote,
-)
+from ..core.wire.flower_private import announced_replies, is_busy, is_lost_connection, is_remote
 from ..core.wire.records import answered_id, sender_of
 from ..core.wire.replies import Replies
 from ..core.wire.salt import salted, unsalted
@@ -77,7 +72,7 @@ class SideBySide(GridWrapper):
             else:
                 self._came.put((part, list(self.grid.pull_messages(part))))
         except Exception as error:  # raised where it is waited for, unless it can be tried again
-            self._came.put((list(left), [] if is_overloaded(error) else error))
+            self._came.put((list(left), [] if is_busy(error) else error))
         finally:
             self._threads.release()
 

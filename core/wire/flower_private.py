@@ -80,7 +80,7 @@ def is_lost_connection(error: Exception) -> bool:
     return isinstance(error, (OSError, _from("httpx", "HTTPError") or OSError))
 
 
-def is_overloaded(error: Exception) -> bool:
+def is_busy(error: Exception) -> bool:
     """Return whether the SuperLink failed, as with a database locked by a large model's parts."""
     return getattr(getattr(error, "response", None), "status_code", 0) >= 500
 

@@ -253,10 +253,7 @@ class Federation(Stateful):
     def read_rows(
         self, server_round: int, replies: Replies, read: Callable[[Row], None]
     ) -> Replies:
-        """Read rows one by one and return those that a layer can use; set the others aside.
-
-        ``read`` raises :class:`BadReply`, or the ValueError of a decoder, for a row that cannot be.
-        """
+        """Return the rows that ``read`` raises no ValueError for; set the others aside."""
         wrong: dict[int, str] = {}
         for row in replies.rows():
             try:
