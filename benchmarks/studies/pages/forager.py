@@ -33,8 +33,8 @@ _INTRODUCTION = """\
 `strategy='forager'` is a sound default: it is above FedAvg on all eight data sets, at less than
 half of its bytes, and nowhere below what a user would tune by hand. It finds planted groups and is
 ahead of FlexCFL there, which knows their number; with one class per client it is not below CosAge.
-It undoes most of what wrong labels cost: up to 40 % of them leave it within 3.1 points of training on
-the right labels alone. With 60 %, 3 to 12 points are missing on four of five data sets."""
+It undoes most of what wrong labels cost: up to 40 % of them leave it within 3.1 points of training
+on the right labels alone. With 60 %, 3 to 12 points are missing on four of five data sets."""
 _HOW = """\
 10 seeds of this comparison, 5 of the others. **▲** above, **▼** below: the 95 % interval of the
 paired differences excludes zero. The primary comparison is forager with the better of the two tuned
