@@ -6,7 +6,7 @@ from pathlib import Path
 import forager.client_app.side as side
 import forager.server_app.app as server
 import forager.strategies.layers.coresets as coresets
-import forager.strategies.layers.fine_tune as fine_tune
+import forager.strategies.server_samples as server_samples
 import pytest
 import torch
 from forager.core.config import read_config
@@ -53,7 +53,7 @@ def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
     side.task_side.cache_clear()
     monkeypatch.setattr(side, "device_or_cpu", lambda _name: (DEVICE, ""))
     monkeypatch.setattr(server, "chosen_device", lambda _name: DEVICE)
-    monkeypatch.setattr(fine_tune, "chosen_device", lambda _name: DEVICE)
+    monkeypatch.setattr(server_samples, "chosen_device", lambda _name: DEVICE)
     monkeypatch.setattr(coresets, "chosen_device", lambda _name: DEVICE)
 
 
