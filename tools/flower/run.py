@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
+from ...core.config.overrides import toml_value
 from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -190,23 +191,22 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
         for key, value in run_config.items()
         if describes_the_situation(key) and there.get(key) != value
     }
-    own = read_config({**default_config(), **run_config}).cohorts != "none"
-    goal = " --goal clients" if own else ""  # what the run was judged by
+    config = read_config({**default_config(), **run_config})
+    goal = " --goal clients" if config.cohorts != "none" else ""  # what the run was judged by
+    axes = [a for a in config.axes() if a in run_config and not describes_the_situation(a)]
+    row = " ".join([strategy, *(f"{axis}={toml_value(run_config[axis])}" for axis in axes)])
+    row, other = (f'"{row}"', strategy) if axes else (row, other)
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "a method on data where it helps, and its baseline",
-        run_command(same, f"{program} compare {strategy} {other}{goal}"): "or is it chance?",
+        run_command(same, f"{program} compare {row} {other}{goal}"): "or is it chance?",
     }
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 
 
 def describes_the_situation(key: str) -> bool:
-    """Return whether strategies are compared under the same value of a key.
-
-    >>> [describes_the_situation(key) for key in ("data.scale", "prox.mu", "run-name")]
-    [True, False, False]
-    """
+    """Return whether strategies are compared under the same value of a key."""
     shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own
     return key not in shares and (key in _SITUATION or key.startswith(_SECTIONS))
 

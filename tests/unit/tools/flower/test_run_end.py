@@ -1,9 +1,11 @@
 """How the launcher ends."""
 
+import shlex
 from pathlib import Path
 
 import pytest
 from forager.server_app.run_folder import RunFolder
+from forager.tools.experiments.compare.candidates import parse_candidates
 from forager.tools.flower import run
 from forager.tools.flower.plan import RunPlan
 
@@ -24,6 +26,16 @@ def test_the_next_command_is_about_the_same_data() -> None:
     assert f'compare ios-centred fedavg --goal clients -c "{keys}"' in said
     assert max(map(len, said.splitlines()[1:3])) < 120  # a long command does not push others away
     assert "--goal" not in run.suggestions({"strategy": "cosage"}, Path("runs/csv"))
+
+
+def test_the_next_command_compares_what_was_run() -> None:
+    asked = {"strategy": "fedavg", "privacy": "local-dp", "client-selector": "hics"}
+    said = run.suggestions(asked, Path("runs/one"))
+    (line,) = [line for line in said.splitlines() if " compare " in line]
+    words = shlex.split(line)
+    assert words[2] == "fedavg privacy='local-dp' client-selector='hics'"
+    assert words[3] == "fedavg"
+    assert parse_candidates(words[2:3])[0].settings == asked
 
 
 @pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
