@@ -63,11 +63,18 @@ def _imports(importer: Path) -> set[Path]:
             names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name.removeprefix("forager.") for alias in node.names}
-    helpers = [importer.parent] + [Path(folder) for folder in _helper_folders()]
-    places = [Path(), *helpers] if _is_test(importer) else [Path()]
-    stems = {place / name.replace(".", "/") for name in names - {""} for place in places}
-    files = {file for stem in stems for file in (stem.with_suffix(".py"), stem / "__init__.py")}
-    return {file for file in files if (ROOT / file).exists()} - {importer}
+    places = [importer.parent.as_posix(), *_helper_folders()] if _is_test(importer) else []
+    stems = {name.replace(".", "/") for name in names - {""}}
+    stems |= {f"{place}/{stem}" for stem in stems for place in places}
+    return {_modules()[stem] for stem in stems & _modules().keys()} - {importer}
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    """Return every file of the product and of the tests, by its path as an import has it."""
+    folders = [ROOT / name for name in (*PRODUCT, *TESTS)]
+    files = [file.relative_to(ROOT) for folder in folders for file in folder.rglob("*.py")]
+    return {file.with_suffix("").as_posix().removesuffix("/__init__"): file for file in files}
 
 
 def _base(importer: Path, node: ast.ImportFrom) -> str:
