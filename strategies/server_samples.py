@@ -29,6 +29,13 @@ class ServerSamples:
         self.problem = task.problem
         self.model = task.build_model().to(chosen_device(config.device))
 
+    @classmethod
+    def of_classes(cls, config: RunConfig) -> "ServerSamples | None":
+        """Return the samples if there are any, of a task with classes."""
+        task = load_task(config.task_spec())
+        able = task.problem.has_classes and len(task.server_data().validation)
+        return cls(config, "a check of labels") if able else None
+
     def __len__(self) -> int:
         return len(self.data)
 

@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import at_least, shares
 from ..stateful import Stateful
 
+OF_LEMMA = 0.5  # exponent of the number of parts, as lemma 4.1 says of J; 1 for its square root
+WITHIN = 0.15  # of the variance between clients: what distinct groups leave within them
+
 
 def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
     """Return J of eq. 1, the sum of squared differences within the clusters.

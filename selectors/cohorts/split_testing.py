@@ -23,7 +23,7 @@ from .evidence import Evidence
 from .projection import unit_rows
 from .rewards import decayed, instant_reward, known_centre
 from .separation import FEWEST, Separation, separation
-from .split import SplitRule
+from .split import WITHIN, SplitRule
 from .tree import ROOT, CohortTree, in_order
 
 MEAN = "mean"  # in place of a cohort: the mean of all models
@@ -94,7 +94,7 @@ class SplitTest:
         self,
         parts: int = 8,
         rule: SplitRule | None = None,
-        limit: float = 0.15,
+        limit: float = WITHIN,
         rate: float = 0.2,
         asks: bool = True,
         seed: int = 0,

@@ -23,7 +23,7 @@ from ...core.wire.requests import Requests
 from ...core.wire.schemas import AffinityTold
 from ...selectors.cohorts.affinity import Affinity
 from ...selectors.cohorts.auxo import Auxo
-from ...selectors.cohorts.split import SplitRule
+from ...selectors.cohorts.split import OF_LEMMA, SplitRule
 from .base import ONLY, CohortSignals, CoreRule, Regrouping, Scene, by_key, split_into
 
 _log = logging.getLogger("forager")
@@ -42,7 +42,7 @@ class AuxoRule(CoreRule[Auxo]):
                 first_round=settings.first_split,
                 participants=settings.min_participants,
                 alpha=settings.alpha,
-                exponent=0.5,  # as lemma 4.1 says of J; 1 for its square root
+                exponent=OF_LEMMA,
             ),
             first_cluster_round=settings.first_clustering,
             strikes=settings.lies_allowed,

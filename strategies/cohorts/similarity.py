@@ -98,7 +98,8 @@ class SimilarityRule(CohortRule):
 
     def _fetch(self, scene: Scene, keys: list[str]) -> None:
         """Ask candidates for the supports that they have only signed so far."""
-        missing = [key for key in self.similarity.missing(keys) if key in set(scene.keys)]
+        present = set(scene.keys)
+        missing = [key for key in self.similarity.missing(keys) if key in present]
         if missing:
 
             def hear(key: str, row: Row) -> None:

@@ -8,7 +8,6 @@ from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
 from ...core.log.events import Decided
-from ...core.tasks import load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import AGREEMENT, DOUBT, NUM_EXAMPLES
 from ...core.wire.replies import Replies
@@ -37,9 +36,7 @@ class ConfirmedLabels(Layer):
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "ConfirmedLabels":
         """Return the layer that a config describes."""
-        task = load_task(config.task_spec())
-        able = task.problem.has_classes and len(task.server_data().validation)
-        return cls(inner, ServerSamples(config, "data-selector = 'confirmed'") if able else None)
+        return cls(inner, ServerSamples.of_classes(config))
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

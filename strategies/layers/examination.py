@@ -34,10 +34,8 @@ class Examination(Layer):
         needs = {UPDATE, BIAS_UPDATE} if has_output_bias(task.build_model()) else {UPDATE}
         self.config, self.rounds = config, config.num_server_rounds
         self.updates = UpdateObservations(frozenset(needs), config.seed)
-        count = len(task.server_data().validation)
-        able = count and task.problem.has_classes
-        self.clean = ServerSamples(config, "a diagnosis") if able else None
-        self._facts: dict[str, Any] = {"clean-samples": count}
+        self.clean = ServerSamples.of_classes(config)
+        self._facts: dict[str, Any] = {"clean-samples": len(task.server_data().validation)}
         self._columns: dict[str, list[Any]] = {}
 
     @classmethod

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from ...core.log.events import CohortsTrained
 from ...core.tasks.metrics import Metric, label, title, written
+from ...selectors.cohorts.split import OF_LEMMA, WITHIN
 from .axes import HEIGHT, edges, lines_chart, metric_axis, rounds_axis
 from .cohort_tree import CohortBand, CohortDescent
 from .formatting import natural_order, plural, shorten
@@ -206,7 +207,7 @@ def split_chart(history: History) -> Plot | None:
 
 def _limit(history: History) -> float | None:
     """Return the share that may be left by a split into two parts."""
-    return {"auxo": 0.5**0.5, "split-test": 0.15, "conflict-test": 0.15}.get(
+    return {"auxo": 2.0**-OF_LEMMA, "split-test": WITHIN, "conflict-test": WITHIN}.get(
         str(history.started.config.get("cohorts"))
     )
 
