@@ -83,6 +83,17 @@ def check_trainable(model: nn.Module) -> None:
         )
 
 
+def check_finite(model: nn.Module) -> None:
+    """Refuse a model that cannot be sent, because some of its first values are not finite."""
+    for name, array in read_arrays(model).items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise TaskError(
+                f"the model's array {name!r} holds values that are not finite before training; "
+                "for a constant such as a mask, register_buffer(..., persistent=False) keeps it "
+                "out of the messages"
+            )
+
+
 def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Copy named arrays into a model; what does not travel may be missing, and stays."""
     state = model.state_dict()

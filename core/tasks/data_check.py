@@ -116,7 +116,7 @@ def _small_tests(facts: DataFacts) -> list[str]:
     none = sum(size == 0 for size in facts.client_tests)
     if none and facts.client_test_share:
         found.append(
-            f"{none} of {len(facts.client_tests)} clients have too few rows to hold out "
+            f"{none} of {len(facts.client_tests)} clients: too few rows to hold out "
             f"data.client-test-share = {facts.client_test_share} of them; raise it"
         )
     single = sum(size == 1 for size in facts.client_tests)
@@ -124,7 +124,7 @@ def _small_tests(facts: DataFacts) -> list[str]:
         numbers = facts.kind == "regression"
         what, instead = ("R2", "mae or rmse") if numbers else ("AUC", "accuracy")
         found.append(
-            f"{single} of {len(facts.client_tests)} clients test on one row, where {what} is "
+            f"{single} of {len(facts.client_tests)} clients: one row of test data, where {what} is "
             f"undefined; raise data.client-test-share or use {instead}"
         )
     return found
@@ -139,6 +139,6 @@ def _missing_classes(facts: DataFacts) -> str:
     if not lacking:
         return ""
     return (
-        f"{lacking} of {len(counts)} clients lack a class; the fewest at a client are {held.min()} "
-        f"of {counts.shape[1]}"
+        f"{lacking} of {len(counts)} clients: a class is missing; the fewest at a client are "
+        f"{held.min()} of {counts.shape[1]}"
     )

@@ -24,6 +24,8 @@ from .base import Layer, Outcome
 
 _log = logging.getLogger("forager")
 
+_ROUNDS, _STEEP = 5, 1.5  # first rounds that tell; mean of their steepness that suits top-k
+
 Floats = NDArray[Any]
 Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes of arrays
 
@@ -37,6 +39,8 @@ class SparseUplink(Layer):
         self.values = values
         self.asked: dict[str, Any] = {DENSITY: density, VALUES: values}  # what messages say
         self._sparse = self._dense = 0  # bytes of this round
+        self._whole = False  # whether the log says that models are sent whole
+        self._steepness: list[float] = []  # of one update per round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
@@ -53,7 +57,8 @@ class SparseUplink(Layer):
         told = sum(map(value_bytes, self.asked.values()))
         if self.most_bytes(sizes) + told < record_bytes(arrays):
             config.update(self.asked)
-        elif server_round == 1:
+        elif not self._whole:
+            self._whole = True
             _log.info("clients send whole models: the model is too small for a shorter uplink")
         return super().configure_train(server_round, arrays, config, grid)
 
@@ -64,15 +69,31 @@ class SparseUplink(Layer):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
-        self._sparse = self._dense = 0
+        self._sparse, self._dense, judged = 0, 0, len(self._steepness)
         try:
             return super().aggregate_train(server_round, replies)
         finally:
-            self.federation.note(
-                SparseUplinkUsed(
-                    round=server_round, bytes_sparse=self._sparse, bytes_dense=self._dense
-                )
+            del self._steepness[judged + 1 :]  # one update per round
+            used = SparseUplinkUsed(
+                round=server_round,
+                bytes_sparse=self._sparse,
+                bytes_dense=self._dense,
+                advice=self._advice() if judged + 1 == len(self._steepness) == _ROUNDS else "",
             )
+            if used.advice and not self.federation.discreet:
+                _log.warning(used.advice)
+            self.federation.note(used)
+
+    def _advice(self) -> str:
+        """Return what to do if the changes that are sent are hardly larger than the others."""
+        times = sum(self._steepness) / len(self._steepness)
+        if times >= _STEEP:
+            return ""
+        return (
+            f"the sparse uplink may slow training: the changes sent are {times:.1f} times the "
+            "smallest of them, so those left out are hardly smaller; uplink='int8' (a byte per "
+            "entry) and 'dense' leave out none"
+        )
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Put dense models in place of sparse updates."""
@@ -107,6 +128,9 @@ class SparseUplink(Layer):
         kept = [sent[row] for row in sorted(sent.keys() - wrong.keys())]
         self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
         self._dense += sum(model.bytes for model in kept)
+        if kept and self.asked.get(DENSITY, 1.0) < 1.0:
+            first = min(payloads.keys() - wrong.keys())
+            self._steepness.append(sparse.steepness(payloads[first]))
         if kept:
             sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from typer import Argument, Option
 
-from .options import BestOption, RunsOption, TrustOption, command, run_folder
+from .options import BestOption, RunsOption, TrustOption, command, refused, run_folder
 
 
 @command(
@@ -14,6 +14,7 @@ from .options import BestOption, RunsOption, TrustOption, command, run_folder
 def export(
     run: str = Argument(..., help="A run's folder, or latest."),
     onnx: Path = Option(..., help="The ONNX file to write."),
+    client: str = Option("", help="Use the model of this client's cohort."),
     cohort: str = Option("", help="A cohort with its own model."),
     best: BestOption = False,
     runs: RunsOption = Path("runs"),
@@ -24,7 +25,10 @@ def export(
     from ..flower.env import app_settings
     from ..trust import find_own_modules
 
+    if client and cohort:
+        raise refused(f"--client {client}, --cohort {cohort}: give only one of the two")
     folder = run_folder(run, runs)
+    cohort = models.cohort_of(folder, client) if client else cohort
     if trust or app_settings():
         find_own_modules()
     shape = models.write_onnx(folder, onnx, cohort=cohort, best=best, trust=trust)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
 from ...core.config.overrides import toml_value
+from ...core.config.reading import fill_axes
 from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -193,13 +194,20 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     }
     config = read_config({**default_config(), **run_config})
     goal = " --goal clients" if config.cohorts != "none" else ""  # what the run was judged by
-    axes = [a for a in config.axes() if a in run_config and not describes_the_situation(a)]
-    row = " ".join([strategy, *(f"{axis}={toml_value(run_config[axis])}" for axis in axes)])
+    preset = fill_axes(config.strategy, {})
+    axes = [
+        axis
+        for axis, value in config.axes().items()
+        if value != preset[axis] and not describes_the_situation(axis)
+    ]
+    row = " ".join([strategy, *(f"{axis}={toml_value(config.axes()[axis])}" for axis in axes)])
     row, other = (f'"{row}"', strategy) if axes else (row, other)
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "a method on data where it helps, and its baseline",
-        run_command(same, f"{program} compare {row} {other}{goal}"): "or is it chance?",
+        run_command(
+            same, f"{program} compare {row} {other}{goal}"
+        ): "whether it is better, or by chance",
     }
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())

@@ -136,6 +136,7 @@ def _words(history: History) -> str:
         coreset_charts.coresets_sentence(history),
         class_charts.stores_sentence(history),
         story.traffic_sentence(history),
+        story.uplink_sentence(history),
         story.participation_sentence(history),
         client_tables.skew_sentence(history),
         class_charts.classes_sentence(history),

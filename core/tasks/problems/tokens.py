@@ -1,5 +1,6 @@
 """A class for each pixel, token or other place of a sample."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ class Segmentation(Problem):
 
     def check_axes(self, outputs: Tensor, targets: Tensor) -> None:
         """Refuse outputs that could be read either way, where nobody has said which it is."""
-        if self.classes_last is None and len(_readings(outputs, targets)) > 1:
+        if self.classes_last is None and len(_readings(outputs, targets.shape[1:])) > 1:
             raise TaskError(
                 f"the model's outputs of shape {tuple(outputs.shape)} may have their classes on "
                 "the second axis or on the last; set classes_last = True or False in the class of "
@@ -50,15 +51,21 @@ class Segmentation(Problem):
             )
 
     def _classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return outputs as (n, classes, ...)."""
-        fits = _readings(outputs, targets)
+        """Return outputs that fit the targets as (n, classes, ...)."""
+        fits = _readings(outputs, targets.shape[1:])
         if not fits or self.classes_last not in (None, *fits):
             raise TaskError(
                 f"the model's outputs have shape {tuple(outputs.shape)}, the targets "
                 f"{tuple(targets.shape)}; {self.kind} needs outputs (n, classes, ...), or with "
                 "classes_last = True (n, ..., classes), for targets (n, ...)"
             )
-        last = fits[0] if self.classes_last is None else self.classes_last
+        return self.classes_second(outputs, targets.shape[1:])
+
+    def classes_second(self, outputs: Tensor, places: Sequence[int]) -> Tensor:
+        """Return the outputs for targets (n, places ...) as (n, classes, ...)."""
+        last = self.classes_last
+        if last is None:
+            last = _readings(outputs, places) == [True]
         return outputs.movedim(-1, 1) if last else outputs
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -103,11 +110,10 @@ class Segmentation(Problem):
         return float((losses * counted).sum()), float(counted.sum())
 
 
-def _readings(outputs: Tensor, targets: Tensor) -> list[bool]:
+def _readings(outputs: Tensor, places: Sequence[int]) -> list[bool]:
     """Return whether the classes may be on the last axis: False, True, both, or neither."""
-    places = targets.shape[1:]
     shapes = {False: outputs.shape[2:], True: outputs.shape[1:-1]}
-    return [last for last, shape in shapes.items() if shape == places]
+    return [last for last, shape in shapes.items() if shape == tuple(places)]
 
 
 class NextToken(Segmentation):

@@ -363,3 +363,49 @@ def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
     assert "cohorts 0.0, 0.1 have their own" in capsys.readouterr().out
     assert main(["predict", "one", "new.npz", "--client", "nobody"]) == REFUSED
     assert "has no client 'nobody'" in capsys.readouterr().err
+
+
+def test_a_text_model_with_its_classes_last_is_predicted_along_the_right_axis(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "letters.py").write_text(LETTERS)
+    keys = "strategy='fedavg' num-clients=2 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", f"task='letters:Letters' {keys}"]) == 0
+    x = np.arange(15).reshape(3, 5) % 5
+    np.savez("new.npz", x=x, y=(x + 1) % 5)
+    assert main(["predict", "one", "new.npz", "--trust", "--out", "answers.npz"]) == 0
+    assert "accuracy: 100.0 %" in capsys.readouterr().out
+    with np.load("answers.npz") as answers:
+        np.testing.assert_array_equal(answers["classes"], (x + 1) % 5)
+        assert answers["probabilities"].argmax(axis=1).tolist() == ((x + 1) % 5).tolist()
+
+
+LETTERS = """
+import numpy as np
+import torch
+from forager import NextToken
+from torch import nn
+
+
+class Next(nn.Module):
+    classes_last = True  # both axes are 5 long
+
+    def __init__(self):
+        super().__init__()
+        self.scores = nn.Parameter(10 * torch.eye(5).roll(1, 1))
+
+    def forward(self, x):
+        return self.scores[x]
+
+
+class Letters(NextToken):
+    def client_data(self, client, clients):
+        x = np.tile(np.arange(5), (8, 1))
+        return x, (x + 1) % 5
+
+    def server_data(self):
+        return self.client_data(0, 1)
+
+    def model(self):
+        return Next()
+"""
