@@ -97,7 +97,6 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
         what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
-            + (" Has it no rows?" if "no data" in str(error) else "")
         ) from error
 
 
@@ -120,6 +119,8 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
     kinds = {_TABLES.get(file.suffix.lower(), file.suffix.lower()) for file in files}
     if kinds and kinds <= set(_IMAGES):
         return datasets.load_dataset("imagefolder", data_dir=str(place))
+    if not sum(file.stat().st_size for file in files) or not any(map(_has_rows, files)):
+        raise TaskError(f"{place}: there are no rows in it")
     if len(kinds) != 1 or not kinds <= set(_TABLES.values()):
         raise TaskError(
             f"{place}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected an .npz file, an "
@@ -127,6 +128,14 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
             "folder per class"
         )
     return datasets.load_dataset(kinds.pop(), data_files=_by_split(files))
+
+
+def _has_rows(file: Path) -> bool:
+    """Return whether a file holds more than the names of columns."""
+    if file.suffix.lower() != ".csv":
+        return file.stat().st_size > 0
+    with file.open(errors="replace") as lines:
+        return sum(1 for line, _ in zip(filter(str.strip, lines), range(2))) > 1
 
 
 def _by_split(files: list[Path]) -> dict[str, list[str]]:

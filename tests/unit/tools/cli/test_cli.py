@@ -320,6 +320,17 @@ def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
         assert np.allclose(predicted(model, test.x.numpy())[0], answers[column])
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("node", "HOST:PORT of the server's SuperLink"), ("report", "the newest in runs/ by default")],
+)
+def test_help_says_what_arguments_are(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    assert words in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_predict_says_which_file_it_needs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("table.csv").write_text("a,b\n1,2\n")
     np.save("plain.npy", np.zeros((2, 2)))
