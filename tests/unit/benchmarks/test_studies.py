@@ -72,7 +72,7 @@ def test_records_stay_small():
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_cell_is_a_config_that_is_allowed(study):
-    own = ("study.", "corrupted", "records-lost", "attack", "limit.")
+    own = ("study.", "corrupted", "records-lost", "unstable", "attack", "limit.")
     for cell in study.cells:
         config = {k: v for k, v in cell.config.items() if not k.startswith(own)}
         if "study.data" in cell.config or "study.spread" in cell.config:
