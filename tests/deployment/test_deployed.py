@@ -2,7 +2,7 @@
 
 import pytest
 from deployed import Deployment, settings
-from story import PATIENCE, Story
+from story import Story
 
 pytestmark = pytest.mark.timeout(1500)
 
