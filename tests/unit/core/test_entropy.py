@@ -26,7 +26,7 @@ PREDICTABLE = {
     "selectors/cohorts/split_testing.py": COMPARE,
     "client_app/hooks/coresets.py": SUBSET,
     "client_app/hooks/supports.py": SUBSET,
-    "client_app/hooks/int8_uplink.py": "how values are rounded; what is sent shows it anyway",
+    "client_app/hooks/sparse_uplink.py": "how values are rounded; what is sent shows it anyway",
     "core/entropy.py": "the one source, seeded in simulation only",
     "core/learning/objectives/per_fedavg.py": TRAINING,
     "core/learning/serving.py": TRAINING,
