@@ -1,7 +1,7 @@
 """A whole run on what docker/ starts, without containers: TLS, node keys, all its programs."""
 
 import pytest
-from deployed import Deployment, settings
+from deployed import PATIENCE, Deployment, settings
 from story import Story
 
 pytestmark = pytest.mark.timeout(1500)
