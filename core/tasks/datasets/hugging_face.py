@@ -135,7 +135,8 @@ def _has_rows(file: Path) -> bool:
     if file.suffix.lower() != ".csv":
         return file.stat().st_size > 0
     with file.open(errors="replace") as lines:
-        return sum(1 for line, _ in zip(filter(str.strip, lines), range(2))) > 1
+        written = filter(str.strip, lines)
+        return next(written, None) is not None and next(written, None) is not None
 
 
 def _by_split(files: list[Path]) -> dict[str, list[str]]:
