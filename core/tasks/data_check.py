@@ -33,6 +33,7 @@ class DataFacts:
 def check_data(facts: DataFacts) -> list[str]:
     """Return what may mislead, and what to do about it."""
     found = [
+        _one_class(facts),
         _labels_from_one(facts),
         _whole_numbers(facts),
         *_columns(facts),
@@ -42,6 +43,11 @@ def check_data(facts: DataFacts) -> list[str]:
         _missing_classes(facts),
     ]
     return [line for line in found if line]
+
+
+def _one_class(facts: DataFacts) -> str:
+    classes = np.unique(facts.targets) if facts.kind == "classification" else []
+    return f"every label is {classes[0]}: there is nothing to learn" if len(classes) == 1 else ""
 
 
 def _labels_from_one(facts: DataFacts) -> str:

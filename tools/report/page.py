@@ -131,12 +131,12 @@ def _pictures(history: History) -> tuple[str, str, list[Plot]]:
 def _words(history: History) -> str:
     told = [
         story.own_data_sentence(history),
+        story.uplink_sentence(history),
         story.trouble_sentence(history) if history.problems else "",
         cohort_charts.cohorts_sentence(history),
         coreset_charts.coresets_sentence(history),
         class_charts.stores_sentence(history),
         story.traffic_sentence(history),
-        story.uplink_sentence(history),
         story.participation_sentence(history),
         client_tables.skew_sentence(history),
         class_charts.classes_sentence(history),

@@ -28,6 +28,7 @@ def test_sound_data_are_not_talked_about() -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
+        ({"targets": 0 * LABELS}, "every label is 0: there is nothing to learn"),
         ({"targets": LABELS + 1}, "labels go from 1 to 3: .* subtract 1"),
         (
             {"kind": "regression", "kind_chosen": False, "targets": LABELS[:, None] * 1.0},
