@@ -33,8 +33,7 @@ class DataFacts:
 def check_data(facts: DataFacts) -> list[str]:
     """Return what may mislead, and what to do about it."""
     found = [
-        _one_class(facts),
-        _labels_from_one(facts),
+        _labels(facts),
         _whole_numbers(facts),
         *_columns(facts),
         _merged_owners(facts),
@@ -45,13 +44,12 @@ def check_data(facts: DataFacts) -> list[str]:
     return [line for line in found if line]
 
 
-def _one_class(facts: DataFacts) -> str:
-    classes = np.unique(facts.targets) if facts.kind == "classification" else []
-    return f"every label is {classes[0]}: there is nothing to learn" if len(classes) == 1 else ""
-
-
-def _labels_from_one(facts: DataFacts) -> str:
-    if facts.kind != "classification" or not facts.targets.size or facts.targets.min() != 1:
+def _labels(facts: DataFacts) -> str:
+    if facts.kind != "classification" or not facts.targets.size:
+        return ""
+    if facts.targets.min() == facts.targets.max():
+        return f"every label is {facts.targets.min()}: there is nothing to learn"
+    if facts.targets.min() != 1:
         return ""
     return (
         f"labels go from 1 to {facts.targets.max()}: class 0 has no sample, but an output of the "

@@ -122,13 +122,7 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
 
 
 def steepness(data: bytes) -> float:
-    """Return the root mean square of the values of a message, in units of the smallest.
-
-    1 says that values of equal size were chosen, and that those left out may be as large.
-
-    >>> steepness(encode(np.array([3.0, 1.0, -3.0, 0.5], np.float32), 2))
-    1.0
-    """
+    """Return the root mean square of a message's values in units of the smallest; 1: all equal."""
     values = np.abs(decode_pairs(data)[2].astype(np.float64))
     least = float(values.min(initial=np.inf))
     return float(np.sqrt(np.mean(values**2))) / least if 0 < least < np.inf else np.inf

@@ -74,20 +74,16 @@ class SparseUplink(Layer):
             return super().aggregate_train(server_round, replies)
         finally:
             del self._steepness[judged + 1 :]  # one update per round
-            used = SparseUplinkUsed(
-                round=server_round,
-                bytes_sparse=self._sparse,
-                bytes_dense=self._dense,
-                advice=self._advice() if judged + 1 == len(self._steepness) == _ROUNDS else "",
-            )
-            if used.advice and not self.federation.discreet:
-                _log.warning(used.advice)
-            self.federation.note(used)
+            advice = self._advice() if len(self._steepness) > judged else ""
+            if advice and not self.federation.discreet:
+                _log.warning(advice)
+            sizes = {"bytes_sparse": self._sparse, "bytes_dense": self._dense}
+            self.federation.note(SparseUplinkUsed(round=server_round, advice=advice, **sizes))
 
     def _advice(self) -> str:
         """Return what to do if the changes that are sent are hardly larger than the others."""
-        times = sum(self._steepness) / len(self._steepness)
-        if times >= _STEEP:
+        times = sum(self._steepness) / _ROUNDS
+        if len(self._steepness) != _ROUNDS or times >= _STEEP:
             return ""
         return (
             f"the sparse uplink may slow training: the changes sent are {times:.1f} times the "
@@ -128,12 +124,12 @@ class SparseUplink(Layer):
         kept = [sent[row] for row in sorted(sent.keys() - wrong.keys())]
         self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
         self._dense += sum(model.bytes for model in kept)
-        if kept and self.asked.get(DENSITY, 1.0) < 1.0:
-            first = min(payloads.keys() - wrong.keys())
-            self._steepness.append(sparse.steepness(payloads[first]))
         if kept:
+            self._steepness.append(self.steepness(payloads[min(payloads.keys() - wrong.keys())]))
             sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound
+
+    steepness = staticmethod(sparse.steepness)
 
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
@@ -152,6 +148,8 @@ class SparseUplink(Layer):
 
 class Int8Uplink(SparseUplink):
     """Decode updates of one byte per entry."""
+
+    steepness = staticmethod(lambda data: np.inf)  # nothing is left out
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":

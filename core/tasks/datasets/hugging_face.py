@@ -94,6 +94,8 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
     except TaskError:
         raise
     except Exception as error:  # its own, of the network, of the files: all are reported by name
+        if "no data" in str(error) or (place.is_file() and not place.stat().st_size):
+            raise TaskError(f"{name}: there are no rows in it") from error
         what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
@@ -119,8 +121,6 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
     kinds = {_TABLES.get(file.suffix.lower(), file.suffix.lower()) for file in files}
     if kinds and kinds <= set(_IMAGES):
         return datasets.load_dataset("imagefolder", data_dir=str(place))
-    if not sum(file.stat().st_size for file in files) or not any(map(_has_rows, files)):
-        raise TaskError(f"{place}: there are no rows in it")
     if len(kinds) != 1 or not kinds <= set(_TABLES.values()):
         raise TaskError(
             f"{place}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected an .npz file, an "
@@ -128,15 +128,6 @@ def _local(datasets: Any, place: Path) -> Dataset | DatasetDict:
             "folder per class"
         )
     return datasets.load_dataset(kinds.pop(), data_files=_by_split(files))
-
-
-def _has_rows(file: Path) -> bool:
-    """Return whether a file holds more than the names of columns."""
-    if file.suffix.lower() != ".csv":
-        return file.stat().st_size > 0
-    with file.open(errors="replace") as lines:
-        written = filter(str.strip, lines)
-        return next(written, None) is not None and next(written, None) is not None
 
 
 def _by_split(files: list[Path]) -> dict[str, list[str]]:
@@ -223,9 +214,9 @@ def _values(data: Dataset, name: str) -> NDArray[Any]:
         )
     column = np.stack(values) if values else np.zeros((0, 1), dtype=np.float32)
     if column.dtype.kind not in "fiub":
-        what = f"holds {column.dtype}"
-        if column.dtype.kind == "U":
-            what = f"holds text, such as {str(column[0])!r}"
+        what = f"holds text, such as {str(column[0])!r}"
+        if column.dtype.kind != "U":
+            what = f"holds {column.dtype}"
         if empty := [
             row for row, value in enumerate(values) if value.shape == () and value.item() is None
         ]:
