@@ -41,8 +41,9 @@ def _family(study: Study, kind: str, family: str) -> str:
         own = study.results.estimate(cell, final(metric))
         gap = study.results.difference(cell, baseline, final(metric))
         mean, low, high = gap.mean * scale, *sorted((gap.low * scale, gap.high * scale))
-        words = "" if rule == plain else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
-        lines.append([rule, str(own.count), f"{own.mean:.3f} ± {own.std:.3f}", words])
+        interval = f" [{low:+.1f}, {high:+.1f}]" if gap.count > 1 else ""
+        words = "" if rule == plain else f"{mean:+.1f}{interval}"
+        lines.append([rule, str(own.count), f"{own.mean:.3f}", words])
     return Table(lines).markdown()
 
 

@@ -219,14 +219,15 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities; "
-        "`ode-balanced` (ours) does so on activities and on synthetic users. Its last layer ranks "
-        "samples as all layers do, at a fraction of the time and memory."
+        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities, "
+        "and 12 points over SLD; `ode-balanced` (ours) does so on activities and on synthetic "
+        "users. Its last layer ranks samples as all layers do, in less time and memory."
     ),
     (
         "The paper's plan gains nothing on synthetic users, and by the server's accuracy, in which "
-        "large devices count more, nothing on traffic and images; what a sample is worth to the "
-        "first model is not shown to say what it is worth 30 rounds later."
+        "large devices count more, nothing on traffic and images; samples kept at random for the "
+        "same plan are no worse than those of most value, and what a sample is worth to the first "
+        "model is not shown to say what it is worth 30 rounds later."
     ),
     (
         "Use `ode-balanced` for streams of sensors or text, most of all with little storage; for "
