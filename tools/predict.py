@@ -185,8 +185,8 @@ def predict(
     with torch.no_grad():
         parts = [model(inputs[at : at + _BATCH]) for at in range(0, len(inputs), _BATCH)]
     outputs = torch.cat(parts)
-    if isinstance(problem, Segmentation):
-        outputs = problem.classes_second(outputs, places)
+    if isinstance(problem, Segmentation) and places:
+        outputs = problem.classes_second(outputs, outputs.new_empty(len(outputs), *places))
     if isinstance(problem, Classification | Segmentation):
         return outputs.argmax(dim=1).numpy(), outputs.softmax(dim=1).numpy()
     if isinstance(problem, MultiLabel):

@@ -76,15 +76,11 @@ def travelling(model: nn.Module) -> list[str]:
 
 
 def check_trainable(model: nn.Module) -> None:
-    """Refuse a model in which there is nothing to train."""
+    """Refuse a model in which there is nothing to train, or that cannot be sent."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TaskError(
             "the model has no trainable parameter: leave requires_grad on for those to be trained"
         )
-
-
-def check_finite(model: nn.Module) -> None:
-    """Refuse a model that cannot be sent, because some of its first values are not finite."""
     for name, array in read_arrays(model).items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise TaskError(

@@ -40,7 +40,7 @@ class SparseUplink(Layer):
         self.asked: dict[str, Any] = {DENSITY: density, VALUES: values}  # what messages say
         self._sparse = self._dense = 0  # bytes of this round
         self._whole = False  # whether the log says that models are sent whole
-        self._steepness: list[float] = []  # of one update per round
+        self._steepness: dict[int, float] = {}  # of one update per round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
@@ -69,27 +69,32 @@ class SparseUplink(Layer):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
-        self._sparse, self._dense, judged = 0, 0, len(self._steepness)
+        self._sparse = self._dense = 0
         try:
             return super().aggregate_train(server_round, replies)
         finally:
-            del self._steepness[judged + 1 :]  # one update per round
-            advice = self._advice() if len(self._steepness) > judged else ""
-            if advice and not self.federation.discreet:
-                _log.warning(advice)
-            sizes = {"bytes_sparse": self._sparse, "bytes_dense": self._dense}
-            self.federation.note(SparseUplinkUsed(round=server_round, advice=advice, **sizes))
+            self.federation.note(
+                SparseUplinkUsed(
+                    round=server_round,
+                    bytes_sparse=self._sparse,
+                    bytes_dense=self._dense,
+                    advice=self._advice(server_round),
+                )
+            )
 
-    def _advice(self) -> str:
+    def _advice(self, server_round: int) -> str:
         """Return what to do if the changes that are sent are hardly larger than the others."""
-        times = sum(self._steepness) / _ROUNDS
-        if len(self._steepness) != _ROUNDS or times >= _STEEP:
+        known, times = self._steepness, sum(self._steepness.values()) / _ROUNDS
+        if len(known) != _ROUNDS or server_round not in known or times >= _STEEP:
             return ""
-        return (
+        told = (
             f"the sparse uplink may slow training: the changes sent are {times:.1f} times the "
             "smallest of them, so those left out are hardly smaller; uplink='int8' (a byte per "
             "entry) and 'dense' leave out none"
         )
+        if not self.federation.discreet:
+            _log.warning(told)
+        return told
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Put dense models in place of sparse updates."""
@@ -125,7 +130,8 @@ class SparseUplink(Layer):
         self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
         self._dense += sum(model.bytes for model in kept)
         if kept:
-            self._steepness.append(self.steepness(payloads[min(payloads.keys() - wrong.keys())]))
+            first = payloads[min(payloads.keys() - wrong.keys())]
+            self._steepness.setdefault(server_round, self.steepness(first))
             sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound
 

@@ -89,7 +89,6 @@ def predict(
 def export(
     run: str = Argument(..., help="A run's folder, or latest."),
     onnx: Path = Option(..., help="The ONNX file to write."),
-    client: str = Option("", help="Use the model of this client's cohort."),
     cohort: str = Option("", help="A cohort with its own model."),
     best: BestOption = False,
     runs: RunsOption = Path("runs"),
@@ -100,10 +99,7 @@ def export(
     from ..flower.env import app_settings
     from ..trust import find_own_modules
 
-    if client and cohort:
-        raise refused(f"--client {client}, --cohort {cohort}: give only one of the two")
     folder = run_folder(run, runs)
-    cohort = models.cohort_of(folder, client) if client else cohort
     if trust or app_settings():
         find_own_modules()
     shape = models.write_onnx(folder, onnx, cohort=cohort, best=best, trust=trust)

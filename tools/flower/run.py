@@ -204,9 +204,7 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "a method on data where it helps, and its baseline",
-        run_command(
-            same, f"{program} compare {row} {other}{goal}"
-        ): "whether it is better, or by chance",
+        run_command(same, f"{program} compare {row} {other}{goal}"): "better, or by chance?",
     }
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())

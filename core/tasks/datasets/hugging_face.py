@@ -214,13 +214,10 @@ def _values(data: Dataset, name: str) -> NDArray[Any]:
         )
     column = np.stack(values) if values else np.zeros((0, 1), dtype=np.float32)
     if column.dtype.kind not in "fiub":
-        what = f"holds text, such as {str(column[0])!r}"
-        if column.dtype.kind != "U":
-            what = f"holds {column.dtype}"
-        if empty := [
-            row for row, value in enumerate(values) if value.shape == () and value.item() is None
-        ]:
-            what = f"row {empty[0] + 1} is empty; fill it or remove the row"
+        text, empty = column.dtype.kind == "U", [v.dtype.kind == "O" for v in values]
+        what = f"holds text, such as {str(column[0])!r}" if text else f"holds {column.dtype}"
+        if any(empty):
+            what = f"row {empty.index(True) + 1} is empty; fill it or remove the row"
         raise TaskError(
             f"column {name!r}: {what}; inputs must be numbers or images: choose columns with "
             "data.input-columns"

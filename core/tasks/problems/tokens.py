@@ -1,6 +1,5 @@
 """A class for each pixel, token or other place of a sample."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,34 +42,28 @@ class Segmentation(Problem):
 
     def check_axes(self, outputs: Tensor, targets: Tensor) -> None:
         """Refuse outputs that could be read either way, where nobody has said which it is."""
-        if self.classes_last is None and len(_readings(outputs, targets.shape[1:])) > 1:
+        if self.classes_last is None and len(_readings(outputs, targets)) > 1:
             raise TaskError(
                 f"the model's outputs of shape {tuple(outputs.shape)} may have their classes on "
                 "the second axis or on the last; set classes_last = True or False in the class of "
                 "the model or of the task"
             )
 
-    def _classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return outputs that fit the targets as (n, classes, ...)."""
-        fits = _readings(outputs, targets.shape[1:])
+    def classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return outputs as (n, classes, ...); an error if they do not fit the targets."""
+        fits = _readings(outputs, targets)
         if not fits or self.classes_last not in (None, *fits):
             raise TaskError(
                 f"the model's outputs have shape {tuple(outputs.shape)}, the targets "
                 f"{tuple(targets.shape)}; {self.kind} needs outputs (n, classes, ...), or with "
                 "classes_last = True (n, ..., classes), for targets (n, ...)"
             )
-        return self.classes_second(outputs, targets.shape[1:])
-
-    def classes_second(self, outputs: Tensor, places: Sequence[int]) -> Tensor:
-        """Return the outputs for targets (n, places ...) as (n, classes, ...)."""
-        last = self.classes_last
-        if last is None:
-            last = _readings(outputs, places) == [True]
+        last = fits[0] if self.classes_last is None else self.classes_last
         return outputs.movedim(-1, 1) if last else outputs
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy over each sample's places."""
-        outputs = self._classes_second(outputs, targets)
+        outputs = self.classes_second(outputs, targets)
         each = functional.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED)
         counted = (targets != IGNORED).flatten(1).sum(1).clamp(min=1)
         return each.flatten(1).sum(1) / counted
@@ -98,7 +91,7 @@ class Segmentation(Problem):
 
     def predictions(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the likeliest class, the probabilities, and the truth at every place."""
-        outputs = self._classes_second(outputs, targets)
+        outputs = self.classes_second(outputs, targets)
         scores = torch.softmax(outputs, 1).movedim(1, -1).flatten(0, -2)
         truth = targets.flatten()
         counted = truth != IGNORED
@@ -110,10 +103,11 @@ class Segmentation(Problem):
         return float((losses * counted).sum()), float(counted.sum())
 
 
-def _readings(outputs: Tensor, places: Sequence[int]) -> list[bool]:
+def _readings(outputs: Tensor, targets: Tensor) -> list[bool]:
     """Return whether the classes may be on the last axis: False, True, both, or neither."""
+    places = targets.shape[1:]
     shapes = {False: outputs.shape[2:], True: outputs.shape[1:-1]}
-    return [last for last, shape in shapes.items() if shape == tuple(places)]
+    return [last for last, shape in shapes.items() if shape == places]
 
 
 class NextToken(Segmentation):
