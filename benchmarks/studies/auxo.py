@@ -217,7 +217,7 @@ def sensitivity() -> Study:
         **{"num-server-rounds": 40, "evaluate-every": 4},
     }
     methods = {"fedyogi": METHODS["fedyogi"], "auxo": {**METHODS["auxo"], **EAGER}}
-    methods["split-test"] = METHODS["split-test"]
+    methods |= {name: METHODS[name] for name in ("fedavg", "split-test")}
     cells = []
     for name in TWO:
         keys: Settings = {**common, **GROUPS[name]}
@@ -250,7 +250,7 @@ def sensitivity() -> Study:
         " Cohorts: FlexCFL with this number of them."
     )
     primary = (
-        *(f"{TWO[0]}, noise {NOISE[0]}: {method}" for method in ("auxo", "fedyogi")),
+        *(f"{TWO[0]}, noise {NOISE[0]}: {method}" for method in methods),
         *(f"{TWO[0]}: split in round {first}" for first in (2, 10)),
         *(f"{TWO[0].replace('2', '4')}: {count} cohorts" for count in (4, 8)),
     )

@@ -4,8 +4,8 @@ import numpy as np
 from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
-from ...core.learning.job import Outcomes, batch_seed
-from ...core.wire import int8, sparse
+from ...core.learning.job import Outcomes
+from ...core.wire import sparse
 from ...core.wire.keys import DENSITY, PAYLOAD, SPARSE, VALUES
 from ...core.wire.records import filled
 from ..batch import ClientBatch
@@ -54,32 +54,3 @@ def add_residuals(batch: ClientBatch, changes: NDArray[np.float32], section: str
         residual = row.state.get(section)
         if residual is not None and residual.size == change.size:
             change += residual
-
-
-_ROUNDED = "rounding-error"
-
-
-class Int8Update(ClientHook):
-    """Put rounded changes into the reply, in place of the model.
-
-    What rounding lost is added to the next update (error feedback; Karimireddy et al., 2019).
-    """
-
-    of_updates = True
-
-    def after(self, batch: ClientBatch, outcomes: Outcomes) -> Outcomes:
-        """Encode the changes if the message asks for it."""
-        if VALUES not in batch.told:
-            return outcomes
-        changes = outcomes.changes(batch.models)
-        add_residuals(batch, changes, _ROUNDED)
-        payloads = []
-        for row, change in zip(batch.rows, changes, strict=True):
-            sizes = [a.size for a in row.model.values() if a.dtype.kind == "f"]
-            rng = np.random.default_rng([batch_seed(row.config.seed, row.key, row.round), 8])
-            data, said = int8.encode(change, sizes, rng)
-            payloads.append(filled(ConfigRecord, {PAYLOAD: data}))
-            row.state[_ROUNDED] = change - said
-        batch.records[SPARSE] = payloads
-        batch.sends_update = True
-        return outcomes

@@ -73,7 +73,7 @@ METHODS = (
         "Ghosh et al., 2020: An Efficient Framework for Clustered Federated Learning",
         "number",
         core="selectors.cohorts.ifca:Ifca",
-        rule="strategies.cohorts.grouped:IfcaRule",
+        rule="strategies.cohorts.ifca:IfcaRule",
         **_BY_LOSS,
     ),
     _rule(
@@ -82,7 +82,7 @@ METHODS = (
         "Bhatia et al., 2025: CLoVE, Clustering of Loss Vector Embeddings",
         "number",
         core="selectors.cohorts.clove:Clove",
-        rule="strategies.cohorts.grouped:CloveRule",
+        rule="strategies.cohorts.ifca:CloveRule",
         **_BY_LOSS | _TOLD,
     ),
     _rule(
@@ -91,7 +91,7 @@ METHODS = (
         "Sattler, Müller and Samek, 2020: Clustered Federated Learning",
         "joint-rounds",
         core="selectors.cohorts.cfl:Cfl",
-        rule="strategies.cohorts.grouped:CflRule",
+        rule="strategies.cohorts.cfl:CflRule",
         **_TOLD,
     ),
     _rule(

@@ -65,7 +65,7 @@ METHODS = (
         "and Encoding",
         core="core.wire.int8:encode",
         outer="strategies.layers.sparse_uplink:Int8Uplink.of_run",
-        hook="client_app.hooks.sparse_uplink:Int8Update",
+        hook="client_app.hooks.int8_uplink:Int8Update",
         models_per_virtual_client=2.5,
     ),
 )

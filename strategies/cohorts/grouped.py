@@ -1,6 +1,5 @@
-"""Cohort rules that Auxo is compared with: FlexCFL and FL+HC, IFCA and CLoVE, CFL."""
+"""Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,19 +8,14 @@ from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.model_arrays import read_arrays
 from ...core.methods.cohort import CohortSettings
-from ...core.tasks import load_task
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import ARRAYS, ASK_UPDATE, STEPS
 from ...core.wire.replies import Row
 from ...core.wire.schemas import BadReply
-from ...selectors.cohorts.cfl import Cfl
-from ...selectors.cohorts.clove import Clove
 from ...selectors.cohorts.fl_hc import FlHc
 from ...selectors.cohorts.flexcfl import FlexCfl, pretrained
-from ...selectors.cohorts.ifca import Ifca
-from .base import ONLY, CohortSignals, CoreRule, Regrouping, Scene, asked_losses, by_key, split_into
+from .base import ONLY, CoreRule, Regrouping, Scene, by_key
 from .update_sketches import Signal
 
 Floats = NDArray[np.float64]
@@ -112,84 +106,3 @@ class FlHcRule(GroupedRule[FlHc]):
             return None
         leaves = self.core.cluster(list(updates), np.array(list(updates.values())))
         return {leaf: {ONLY: 1.0} for leaf in leaves} if len(leaves) > 1 else None
-
-
-class IfcaRule(CoreRule[Ifca]):
-    """Ask every client for the loss of every model, at the full cost of sending them all."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-        self.core = Ifca(config[CohortSettings].number)
-
-    def start(self, arrays: ArrayRecord) -> dict[str, ArrayRecord]:
-        """Return k models with different initial weights; the first is the run's own."""
-        task, leaves = load_task(self.config.task_spec()), self.core.leaves()
-        models = {leaves[0]: arrays}
-        for number, leaf in enumerate(leaves[1:], 1):
-            model = task.build_model(seed=self.config.seed + 1000 * number)
-            models[leaf] = to_record(read_arrays(model))
-        return models
-
-    def place(self, scene: Scene) -> list[str]:
-        """Return the model of lowest loss for each client; the last known if it does not answer."""
-        leaves = self.core.leaves()
-        if scene.training:
-            told = asked_losses(scene, scene.keys)
-            rows = [[told[key].get(leaf, math.nan) for leaf in leaves] for key in told]
-            if told:
-                self.core.observe(list(told), rows)
-        return [self.core.members.leaf_of(key) or leaves[0] for key in scene.keys]
-
-
-class CloveRule(IfcaRule):
-    """Ask every client for the loss of every model, as IFCA does, and cluster the answers."""
-
-    def __init__(self, config: RunConfig) -> None:
-        super().__init__(config)
-        self.core = Clove(config[CohortSettings].number)
-
-
-_MEAN = 0.5  # a cohort is split when the mean update is shorter than this share of the longest,
-_LONGEST = 0.5  # while that is longer than this share of the longest of all rounds,
-_ALIKE = 0.35  # unless two clients of different parts have updates with at least this cosine
-
-
-class CflRule(CoreRule[Cfl]):
-    """Sattler's recursive bipartition.
-
-    The two lengths it compares with depend on the model and the learning rate. Here the mean update
-    must be shorter than a share of the round's longest (epsilon 1), and that must be longer than a
-    share of the longest of all rounds (epsilon 2): clients that have converged are not split.
-    Lengths cannot tell groups from clients that each have their own few labels, so a split is also
-    refused where some clients of different parts are alike (gamma_max in the paper's algorithm). A
-    client that was absent when its cohort was split goes to the largest part and is sorted when it
-    next takes part in a split.
-    """
-
-    remembers = ("longest",)
-
-    def __init__(self, config: RunConfig) -> None:
-        self.longest = 0.0  # of all updates so far
-        self.core = Cfl(
-            after_round=config[CohortSettings].joint_rounds_of(config.num_server_rounds),
-            cross_below=_ALIKE,
-        )
-
-    def settled(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Return each client's cohort."""
-        return by_key(self.core.members.of(list(placed)))
-
-    def learn(
-        self, server_round: int, rounds: Mapping[str, int], seen: Mapping[str, CohortSignals]
-    ) -> Regrouping | None:
-        """Split every cohort that is due."""
-        parts: dict[str, list[str]] = {}
-        for leaf, observed in seen.items():
-            longest = float(np.linalg.norm(observed.signals, axis=1).max(initial=0.0))
-            self.longest = max(self.longest, longest)
-            self.core.mean_below = _MEAN * longest
-            self.core.max_above = _LONGEST * self.longest
-            children = self.core.observe(leaf, observed.keys, observed.signals, rounds[leaf])
-            if children:
-                parts[leaf] = children
-        return split_into(rounds, parts)

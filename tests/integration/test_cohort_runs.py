@@ -66,7 +66,7 @@ def cohorts_of(result):
 def test_every_rule_finds_planted_groups(planted, rule, monkeypatch):
     also = {"similarity": "centred-overlap"} if rule == "similarity" else {}
     # CFL splits in two at a time, and only near a common optimum.
-    monkeypatch.setattr("forager.strategies.cohorts.grouped._MEAN", 0.7)
+    monkeypatch.setattr("forager.strategies.cohorts.cfl._MEAN", 0.7)
     # Auxo's clients explore, and need some rounds to come back.
     more = {"num-server-rounds": 15} if rule == "auxo" else {}
     result = run_local({**planted, **also, **more, "cohorts": rule})

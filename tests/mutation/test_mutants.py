@@ -54,6 +54,4 @@ def test_the_tests_that_import_a_module_come_first() -> None:
 
 
 def test_a_module_that_is_loaded_by_name_has_tests_too() -> None:
-    assert "tests/conformance/test_layers.py" in concerning(
-        Path("strategies/cohorts/grouped.py"), 9
-    )
+    assert "tests/conformance/test_layers.py" in concerning(Path("strategies/cohorts/ifca.py"), 9)

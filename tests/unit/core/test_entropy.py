@@ -26,7 +26,7 @@ PREDICTABLE = {
     "selectors/cohorts/split_testing.py": COMPARE,
     "client_app/hooks/coresets.py": SUBSET,
     "client_app/hooks/supports.py": SUBSET,
-    "client_app/hooks/sparse_uplink.py": "how values are rounded; what is sent shows it anyway",
+    "client_app/hooks/int8_uplink.py": "how values are rounded; what is sent shows it anyway",
     "core/entropy.py": "the one source, seeded in simulation only",
     "core/learning/objectives/per_fedavg.py": TRAINING,
     "core/learning/serving.py": TRAINING,
@@ -52,7 +52,6 @@ PREDICTABLE = {
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
     "tools/engine/simulated_transport.py": DEVICES,
-    "tools/new-app/my_federation/task.py": DATA,
 }
 
 

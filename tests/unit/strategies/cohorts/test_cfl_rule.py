@@ -5,7 +5,7 @@ import pytest
 from forager.core.config import read_config
 from forager.core.storage import tree
 from forager.strategies.cohorts.base import CohortSignals
-from forager.strategies.cohorts.grouped import CflRule
+from forager.strategies.cohorts.cfl import CflRule
 
 KEYS = list("abcd")
 
@@ -28,7 +28,7 @@ def together(length: float) -> dict[str, CohortSignals]:
 def test_clients_that_have_converged_are_not_split(
     share: float, splits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forager.strategies.cohorts.grouped._LONGEST", share)
+    monkeypatch.setattr("forager.strategies.cohorts.cfl._LONGEST", share)
     rule = rule_of()
     assert rule.learn(1, {"0": 1}, together(10.0)) is None
     assert (rule.learn(2, {"0": 2}, torn(1.0)) is not None) == splits
@@ -77,6 +77,6 @@ def test_clients_that_differ_without_groups_are_not_split(
     """All around a circle: the mean is 0 and updates are long, but neighbours are alike."""
     angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
     updates = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    monkeypatch.setattr("forager.strategies.cohorts.grouped._ALIKE", highest)
+    monkeypatch.setattr("forager.strategies.cohorts.cfl._ALIKE", highest)
     rule = rule_of()
     assert (rule.learn(1, {"0": 1}, clients(updates)) is not None) == splits
