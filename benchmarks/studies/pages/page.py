@@ -202,7 +202,8 @@ def names_table(studies: Sequence[Study]) -> str:
         keys: dict[str, set[tuple[str, Any]]] = {}
         for cell in study.cells:
             place, _, name = cell.name.rpartition(": ")
-            own = set(cell.config.items()) - set.intersection(*places[place])
+            first, *others = places[place]
+            own = set(cell.config.items()) - first.intersection(*others)
             keys[name] = keys.get(name, own) & own
         for name, items in keys.items():
             words = " ".join(f"{key}={value!r}" for key, value in sorted(items))
