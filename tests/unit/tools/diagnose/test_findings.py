@@ -58,6 +58,11 @@ def test_it_says_whose_labels_are_wrong_and_whose_data_changed(tmp_path: Path) -
     assert set(changed.values()) == {7}
 
 
+def test_clients_whose_data_change_unnoticed_are_no_group(tmp_path: Path) -> None:
+    config = _python(CASES["drifting"]["labels move on"])
+    assert "groups" not in found(findings(seen(tmp_path, seed=0, task="blobs", **config)))
+
+
 def test_one_client_and_a_few_are_too_few(tmp_path: Path) -> None:
     alone = findings(seen(tmp_path / "a", 4, num_clients=1))
     assert found(alone) == set()
