@@ -19,6 +19,9 @@ def arena(
     out: Path = Option(Path("arena.jsonl"), help="Runs that are there are not done again."),
     processes: int | None = Option(None, help="Runs side by side."),
     as_json: bool = Option(False, "--json", help="Print numbers, not tables."),
+    schema: bool = Option(
+        False, "--schema", help="Print the JSON schema of --json, and run nothing."
+    ),
 ) -> None:
     """Compare rules of who trains with lots: at equal rounds, bytes and simulated seconds.
 
@@ -27,9 +30,13 @@ def arena(
     """
     from ..experiments import arena as fight
     from ..experiments.compare.budget import COLUMNS
+    from ..experiments.compare.schema import STANDINGS
     from ..experiments.records import SweepError
     from ..experiments.sweep import sweep
 
+    if schema:
+        print(json.dumps(STANDINGS.json_schema(), indent=1))
+        return
     known = fight.rules()
     named = list(dict.fromkeys([fight.BASELINE, *filter(None, rules.split(","))]))
     names = named if rules else known
@@ -43,7 +50,8 @@ def arena(
     shown = [*names[1:], *([rule.stem] if rule else [])]
     found = fight.standings(results, shown)
     if as_json:
-        print(json.dumps(found, indent=1))
+        rows = STANDINGS.validate_python(found)
+        print(STANDINGS.dump_json(rows, indent=1, by_alias=True).decode())
     else:
         for cost in COLUMNS:
             print(f"\nPoints of accuracy to lots, at equal {cost}:\n")
