@@ -10,6 +10,7 @@ starts Flower's own SuperNodes instead, with the same node config.
 import argparse
 import csv
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def main() -> None:
     parser.add_argument("--evaluate", action="store_true", help="devices test each model, too")
     parser.add_argument("--by-hand", action="store_true", help="with Flower's own SuperNodes")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the devices are ended, too
     with (
         tempfile.TemporaryDirectory() as folder,
         Fleet(Path(folder), by_hand=options.by_hand) as fleet,

@@ -110,9 +110,10 @@ def test_the_torch_that_is_there_stays(programs: Path, tmp_path: Path) -> None:
     for extras in ("", "[server]"):
         told = run([*pip, f"{wheel}{extras}"])
         (would,) = re.findall(r"Would install (.*)", told)
-        assert [name.rpartition("-")[0] for name in would.split()] == ["forager_fl"]
-    with pytest.raises(AssertionError, match="torch==2"):  # images: torchvision needs its own
-        run([*pip, f"{wheel}[vision]"])
+        assert [name.rpartition("-")[0] for name in would.split()] == ["forager-fl"]
+    images = subprocess.run([*pip, f"{wheel}[vision]"], capture_output=True, text=True, check=False)
+    # It would be installed, or is missed where pip finds none: torchvision needs its own.
+    assert re.search(r"torch(==|-)2\.(?!6\.0)", images.stdout + images.stderr)
 
 
 @pytest.mark.parametrize("strategy", ["cosage", "split-test", "gcfl", "ode", "ios", "top-k"])
