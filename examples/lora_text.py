@@ -21,7 +21,7 @@ from torch import nn
 
 WIDTH, HEADS, BLOCKS, RANK = 48, 4, 2, 4
 BASE = 3  # poets whose texts the body has seen
-WAYS = ("random", "cosage", "local-loss")
+WAYS = ("random", "local-loss")
 
 
 class LoRA(nn.Module):
