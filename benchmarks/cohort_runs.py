@@ -3,9 +3,9 @@
 A runner for :func:`tools.experiments.sweep.sweep`. Its rows have more columns: ``cohorts`` (how
 many), ``ari`` (adjusted Rand index of the cohorts and the planted groups, where there are any),
 ``simulated`` (seconds on the simulated clock so far) and ``epsilon`` (of the most exposed client,
-where updates are private). Two keys of its own make clients unreliable: ``records-lost`` is the
-share of visits at which a client has lost its affinity records, ``corrupted`` the share of clients
-that train on random labels.
+where updates are private). Three keys of its own make clients unreliable: ``records-lost`` is the
+share of visits at which a client has lost its affinity records, ``unstable`` the share of clients
+that always have, ``corrupted`` the share that train on random labels.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,18 +18,22 @@ from ..core.log.events import CohortsTrained, Exchanged, PrivacySpent, as_events
 from ..core.tasks.groups import group_of
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import LocalResult, run_local
-from .unreliable import corrupted_clients, forgetful_clients
+from .unreliable import chosen_clients, corrupted_clients, forgetful_clients
 
 RUNNER = "forager.benchmarks.cohort_runs:run_with_cohorts"
 
 
 def run_with_cohorts(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResult:
     """Run one federated training as :func:`forager.tools.engine.local.run_local` does."""
-    own = {"records-lost": 0.0, "corrupted": 0.0}
-    lost, corrupted = (float(overrides.get(key, default)) for key, default in own.items())
+    own = {"records-lost": 0.0, "unstable": 0.0, "corrupted": 0.0}
+    lost, unstable, corrupted = (float(overrides.get(key, default)) for key, default in own.items())
     overrides = {key: value for key, value in overrides.items() if key not in own}
     config = read_config(overrides)
-    with forgetful_clients(lost, config.seed), corrupted_clients(corrupted, config.num_clients):
+    losing = chosen_clients(unstable, config.num_clients)
+    with (
+        forgetful_clients(lost, config.seed, losing),
+        corrupted_clients(corrupted, config.num_clients),
+    ):
         result = run_local({**overrides, "report": False}, quiet=quiet)
     planted = config.groups.kind != "none" or config.partition == "class-groups"
     count = config.groups.count if planted else 0

@@ -99,7 +99,7 @@ def among_sites(title: str, settings: Settings, seeds: Sequence[int]) -> list[st
     """Return the accuracy of honest sites of unequal size, and with a fifth on random labels."""
     row = [title]
     for more in ({}, _LIARS):
-        found = [_last(settings | more | {"seed": seed}) for seed in seeds]
+        found = [_last({**settings, **more, "seed": seed}) for seed in seeds]
         row.append(_spread(found, 3))
     return row
 

@@ -4,7 +4,7 @@ Both change this process's clients while a ``with`` block lasts; runs of a sweep
 themselves one after the other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,18 +22,22 @@ RECORDS = "affinity"  # the section of a client's state that it loses
 
 
 @contextmanager
-def forgetful_clients(share: float, seed: int) -> Iterator[None]:
-    """Let clients lose their affinity records before that share of their trainings."""
+def forgetful_clients(share: float, seed: int, unstable: Collection[int] = ()) -> Iterator[None]:
+    """Let clients lose their affinity records before that share of their trainings.
+
+    Those that are unstable lose them before every one.
+    """
     honest, rng = app.HANDLERS["train"], np.random.default_rng([seed, 13])
 
     def train(batch: ClientBatch) -> list[Message]:
         for context in batch.contexts:
             state = ClientState(context)
-            if rng.random() < share and state.pop(RECORDS, None) is not None:
+            always = int(str(context.node_config.get("partition-id", -1))) in unstable
+            if (rng.random() < share or always) and state.pop(RECORDS, None) is not None:
                 state.save()
         return list(honest(batch))
 
-    app.HANDLERS["train"] = train if share else honest
+    app.HANDLERS["train"] = train if share or unstable else honest
     try:
         yield
     finally:

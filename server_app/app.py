@@ -28,7 +28,7 @@ from ..core.tasks.metrics import Metric, check_metrics
 from ..core.tasks.spec import APP, STANDARD
 from ..core.wire.arrays import from_record
 from ..core.wire.flower_private import is_remote, is_simulation
-from ..core.wire.tags import read_tags
+from ..core.wire.versions import read_tags
 from ..strategies.build import build_strategy
 from ..strategies.federation.federation import Federation
 from ..strategies.federation.grids import simulates

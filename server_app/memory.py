@@ -27,6 +27,7 @@ def check_memory(config: RunConfig, model_bytes: int, grid: Grid) -> None:
         per_reply += method.models_per_simulated_reply if simulated else 0.0
         own = simulated * method.models_per_virtual_client
         held[str(method)] = asked * per_reply + own
+    held["leave-one-out = true"] = asked if config.leave_one_out else 0  # until the round's end
     held["downlink = 'changes'"] = simulated if config.downlink == "changes" else 0
     need, limit = _PROGRAM + model_bytes * (_MODELS + sum(held.values())), memory_limit()
     if limit and need > limit:

@@ -13,11 +13,22 @@ from ..core.learning.model_arrays import chosen_device, read_arrays
 from ..core.learning.objectives.plain import Plain
 from ..core.learning.train_settings import train_settings
 from ..core.learning.trainer import train_one
-from ..core.tasks import load_task
+from ..core.tasks import Samples, load_task
+from ..core.tasks.errors import TaskError
 from ..selectors.data_selectors.confirmed_labels import sure_accuracy
-from .checks import validation_data
 
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def validation_data(config: RunConfig, wanted_by: str) -> Samples:
+    """Return the server's validation set; an error that says who wants it if there is none."""
+    data = load_task(config.task_spec()).server_data().validation
+    if not len(data):
+        raise TaskError(
+            f"data.validation-share = {config.data.validation_share}: it leaves no sample to the "
+            f"server, which {wanted_by} needs"
+        )
+    return data
 
 
 class ServerSamples:

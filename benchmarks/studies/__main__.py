@@ -43,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _do(what: str, chosen: Sequence[Study], processes: int | None, cells: str) -> int:
     if what == "status":
         for study in chosen:
-            wanted = len(study.cells) * len(study.seeds)
-            print(f"{study.name:24} {wanted - study.missing():5} of {wanted} runs")
+            print(f"{study.name:24} {study.wanted - study.missing():5} of {study.wanted} runs")
         return 0
     if what == "pages":
         from .pages import write_pages
@@ -53,7 +52,7 @@ def _do(what: str, chosen: Sequence[Study], processes: int | None, cells: str) -
             print(path)
         return 0
     some = [s for s in chosen if any(re.search(cells, cell.name) for cell in s.cells)]
-    failures = [s.run(processes, anew=what == "rerun", like=cells).failures for s in some]
+    failures = [s.run(processes, anew=what == "rerun", like=cells) for s in some]
     return 1 if any(failures) else 0
 
 

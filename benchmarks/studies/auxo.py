@@ -43,6 +43,9 @@ GROUPS: dict[str, Settings] = {
 }
 CORRUPTED = (0.05, 0.1, 0.15)
 LOST = (0.0, 0.05, 0.1, 0.2)  # figure 14c
+NOISE = (0.03, 0.1, 0.6)  # per clip; the last for epsilon 8 in the paper, which has more clients
+SPLITS_IN = (2, 4, 10, 20, 30)  # figure 13b: rounds before which no cohort is split
+NUMBERS = (2, 4, 8)  # figure 13c
 TWO = ("turned images, 2 groups", "permuted labels, 2 groups")
 # The paper's thresholds are for hundreds of participants.
 EAGER: Settings = {
@@ -80,7 +83,17 @@ def planted() -> Study:
         "Digits, 20 clients, 10 per round (all for CFL), softmax, 40 rounds. FlexCFL and IFCA are"
         " given the number of groups. Accuracy on the clients' own held-out fifth."
     )
-    return Study("auxo-planted", "auxo", setting, tuple(cells))
+    primary = (
+        *(
+            f"{TWO[0]}: {method}"
+            for method in (
+                *("fedavg", "fedyogi", "split-test", "auxo", "flexcfl"),
+                *("fedavg, tuned", "forager"),
+            )
+        ),
+        *("no groups: split-test", "no groups: fedavg"),
+    )
+    return Study("auxo-planted", "auxo", setting, tuple(cells), primary=primary)
 
 
 def speed() -> Study:
@@ -105,7 +118,8 @@ def speed() -> Study:
         "Planted groups as above, on devices whose speed and connection differ (log-normal, spread"
         " 1): a round lasts as long as its slowest client, on a simulated clock."
     )
-    return Study("auxo-time", "auxo", setting, tuple(cells))
+    primary = tuple(cell.name for cell in cells if cell.name.startswith(TWO[0]))
+    return Study("auxo-time", "auxo", setting, tuple(cells), primary=primary)
 
 
 def users() -> Study:
@@ -129,7 +143,8 @@ def users() -> Study:
         "FEMNIST (105 writers), UCI-HAR (30 users) and WISDM (51 users), MLP of 64, 15 clients per"
         " round, 2 local epochs, 100 rounds, simulated device speeds."
     )
-    return Study("auxo-users", "auxo", setting, tuple(cells))
+    primary = ("FEMNIST: auxo", "FEMNIST: fedyogi")
+    return Study("auxo-users", "auxo", setting, tuple(cells), primary=primary)
 
 
 def text() -> Study:
@@ -141,7 +156,7 @@ def text() -> Study:
     }
     cells = [Cell(method, {**common, **METHODS[method]}) for method in ("fedavg", "split-test")]
     setting = "Poems, next character, a GRU, 10 clients, 5 per round, 20 rounds."
-    return Study("auxo-text", "auxo", setting, tuple(cells))
+    return Study("auxo-text", "auxo", setting, tuple(cells), primary=("fedavg", "split-test"))
 
 
 def corrupted() -> Study:
@@ -157,7 +172,8 @@ def corrupted() -> Study:
         for method in ("fedavg", "split-test")
     ]
     setting = "Permuted labels in 2 groups as above; some clients have random labels."
-    return Study("auxo-corrupted", "auxo", setting, tuple(cells))
+    primary = ("5% corrupted: fedavg", "5% corrupted: split-test")
+    return Study("auxo-corrupted", "auxo", setting, tuple(cells), primary=primary)
 
 
 def forgetful() -> Study:
@@ -177,14 +193,70 @@ def forgetful() -> Study:
             )
             for share in LOST
         ]
+        cells += [
+            Cell(
+                f"{name}: {share:.0%} unstable",
+                {**common, **GROUPS[name], **eager, "unstable": share},
+            )
+            for share in LOST[1:]
+        ]
     setting = (
         "Planted groups as above, `auxo` with low thresholds (clusters from round 2, splits"
         " from round 4, 3 participants per part), low enough for a run of this size. Before"
-        " each training a client has lost its affinity records with this probability."
+        " each training a client has lost its affinity records with this probability; unstable:"
+        " this share of the clients never has any."
     )
-    return Study("auxo-lost", "auxo", setting, tuple(cells))
+    primary = tuple(f"{TWO[0]}: {name}" for name in ("fedyogi", "5% lost"))
+    return Study("auxo-lost", "auxo", setting, tuple(cells), primary=primary)
+
+
+def sensitivity() -> Study:
+    """Return noise on updates, the time of the split, and how many cohorts there are."""
+    common: Settings = {
+        **{**COMMON, "num-clients": 20, "clients-per-round": 10},
+        **{"num-server-rounds": 40, "evaluate-every": 4},
+    }
+    methods = {"fedyogi": METHODS["fedyogi"], "auxo": {**METHODS["auxo"], **EAGER}}
+    methods |= {name: METHODS[name] for name in ("fedavg", "split-test")}
+    cells = []
+    for name in TWO:
+        keys: Settings = {**common, **GROUPS[name]}
+        cells += [
+            Cell(
+                f"{name}, noise {noise}: {method}",
+                {**keys, **own, "privacy": "local-dp", "dp.noise-multiplier": noise},
+            )
+            for noise in NOISE
+            for method, own in methods.items()
+        ]
+        cells += [
+            Cell(
+                f"{name}: split in round {first}",
+                {**keys, **methods["auxo"], "auxo.first-split": first},
+            )
+            for first in SPLITS_IN
+        ]
+    cells += [
+        Cell(
+            f"{name}: {count} cohorts",
+            {**common, **GROUPS[name], **METHODS["flexcfl"], "cohort.number": count},
+        )
+        for name in (TWO[0], TWO[0].replace("2", "4"))
+        for count in NUMBERS
+    ]
+    setting = (
+        "Planted groups as above, `auxo` with low thresholds. Noise: `privacy='local-dp'`, standard"
+        " deviation per clip. Splits: no cohort is split before this round (`auxo.first-split`)."
+        " Cohorts: FlexCFL with this number of them."
+    )
+    primary = (
+        *(f"{TWO[0]}, noise {NOISE[0]}: {method}" for method in methods),
+        *(f"{TWO[0]}: split in round {first}" for first in (2, 10)),
+        *(f"{TWO[0].replace('2', '4')}: {count} cohorts" for count in (4, 8)),
+    )
+    return Study("auxo-sensitivity", "auxo", setting, tuple(cells), primary=primary)
 
 
 def studies() -> list[Study]:
     """Return the studies of this paper."""
-    return [planted(), speed(), users(), corrupted(), forgetful(), text()]
+    return [planted(), speed(), users(), corrupted(), forgetful(), sensitivity(), text()]

@@ -47,7 +47,17 @@ def digits() -> Study:
         " local steps, a tenth of the update sent, 60 rounds. Rules are those of their papers, with"
         " no limit on turns; `all` trains every client in every round."
     )
-    return Study("cosage-digits", "cosage", setting, tuple(cells), SEEDS)
+    primary = (
+        *(
+            f"3 shards, 8 steps: {policy}"
+            for policy in (
+                *("cosage", "cosage, 30 asked", "aoi", "random", "dissimilarity"),
+                *("cluster-oracle", "local-loss", "hics"),
+            )
+        ),
+        *(f"1 shard, 8 steps: {policy}" for policy in ("cosage", "forager")),
+    )
+    return Study("cosage-digits", "cosage", setting, tuple(cells), SEEDS, primary=primary)
 
 
 def ordered() -> Study:
@@ -73,7 +83,8 @@ def ordered() -> Study:
         "Digits sorted by label and cut into 100 clients in that order, 10 per round; the rest as"
         " above. With ties by id, age takes clients 0 to 9, then 10 to 19, and so on."
     )
-    return Study("cosage-ordered", "cosage", setting, tuple(cells), SEEDS)
+    primary = tuple(f"ordered, 8 steps: {policy}" for policy in ("cosage", "aoi, ties by id"))
+    return Study("cosage-ordered", "cosage", setting, tuple(cells), SEEDS, primary=primary)
 
 
 def features() -> Study:

@@ -67,7 +67,12 @@ def clients() -> Study:
         " Dirichlet 0.3 over 30 clients. Accuracy after the last round on the clients' own held-out"
         " fifth, as a mean over clients."
     )
-    return Study("forager-clients", "forager", setting, tuple(cells), range(10))
+    primary = tuple(
+        f"{name}: {row}"
+        for name in DATA
+        for row in ("forager", "fedavg, tuned", "turns, fedyogi, tuned")
+    )
+    return Study("forager-clients", "forager", setting, tuple(cells), range(10), primary=primary)
 
 
 def parts() -> Study:

@@ -38,6 +38,7 @@ OTHERS: dict[str, Settings] = {
     **{name: {"objective": key} for name, key in (("fedprox", "prox"), ("scaffold", "scaffold"))},
     "moon": {"objective": "moon"},
     **{rule: {"data-selector": rule} for rule in ("crust", "facility-location", "gradmatch")},
+    "forager": {"strategy": "forager", "serving": "model"},  # what a user would pick
 }
 COMMON: Settings = {**PAPER, "study.runner": "coresets"}
 PAPER_STEPS = 16  # per round, in batches of 32 of a tenth of 5,000 images
@@ -64,7 +65,14 @@ def long() -> Study:
         " 250 rounds, cosine schedule. Blobs: MLP of 512, iid, 5 local epochs, 100 rounds, constant"
         " rate."
     )
-    return Study("gcfl-long", "gcfl", setting, tuple(cells))
+    primary = tuple(
+        f"digits: {method}"
+        for method in (
+            *("gcfl", "trusted", "fedavg", "gce", "random", "random, every 10"),
+            *("fedprox", "crust"),
+        )
+    )
+    return Study("gcfl-long", "gcfl", setting, tuple(cells), primary=primary)
 
 
 def noises() -> Study:
@@ -82,7 +90,12 @@ def noises() -> Study:
         "Digits, MLP of 256, 10 clients, Dirichlet 0.4, all in every round, 100 rounds of 2 local"
         " epochs, batches of 16, momentum 0.9, cosine schedule, a tenth of the samples."
     )
-    return Study("gcfl-noises", "gcfl", setting, tuple(cells))
+    primary = tuple(
+        f"{noise}: {method}"
+        for noise in ("0 % wrong labels", "40 % foreign classes")
+        for method in ("gcfl", "fedavg")
+    )
+    return Study("gcfl-noises", "gcfl", setting, tuple(cells), primary=primary)
 
 
 def blobs() -> Study:
@@ -102,7 +115,8 @@ def blobs() -> Study:
         " of one local epoch, batches of 32, learning rate 0.01 with a cosine schedule, 40 % wrong"
         " labels, a tenth of the samples."
     )
-    return Study("gcfl-blobs", "gcfl", setting, tuple(cells))
+    primary = ("deviation 4: gcfl", "deviation 4: fedavg")
+    return Study("gcfl-blobs", "gcfl", setting, tuple(cells), primary=primary)
 
 
 def images() -> Study:

@@ -8,7 +8,12 @@ from .study import Study
 Settings = dict[str, Scalar]
 
 COMMON: Settings = {**PAPER, "study.runner": "streams"}
-RULES = ("reservoir", "fifo", "high-loss", "ode-balanced", "ode")
+# RS and FIFO, HL and GN, FB and SLD, ODE-Est and ODE-Exact, FD of table 2, and ours
+BY_WORTH = ("high-loss", "gradient-norm", "fedbalancer", "sld")
+RULES = (
+    *("reservoir", "fifo", *BY_WORTH, "ode-balanced"),
+    *("ode", "ode, exact gradient", "unlimited"),
+)
 DATA: dict[str, tuple[str, Settings, int]] = {
     "activities (WISDM)": ("har", {"study.data": "wisdm", "num-clients": 51}, 300),
     "traffic": ("traffic", {"study.data": "traffic"}, 300),
@@ -17,13 +22,17 @@ DATA: dict[str, tuple[str, Settings, int]] = {
 }
 SHORT = ("reservoir", "fifo", "ode-balanced", "ode")
 IMAGES = "Fashion-MNIST"
-LONG = {"synthetic": SHORT, IMAGES: ("reservoir", "ode-balanced", "ode")}
+LONG = {IMAGES: ("reservoir", "ode-balanced", "ode")}
 PLACES = (2, 5, 10, 20)
 VALUED = ("activities (WISDM)", "traffic", IMAGES)
 PARTS: dict[str, Settings] = {
     "last layer": {},
     "all layers": {"ode.layers": 0},
     "exact gradient": {"ode.estimator": "exact"},
+    # Appendix C.5
+    "without valuation": {"ode.estimator": "none"},
+    "without estimators": {"ode.estimator": "stored"},
+    "without coordination": {"ode.coordinate": False},
 }
 COSTS: dict[str, Settings] = {
     **{rule: METHODS[rule] for rule in ("reservoir", "high-loss", "gradient-norm", "ode-balanced")},
@@ -52,7 +61,11 @@ def rules() -> Study:
         " users, 5 places, 300 rounds. Traffic with at most 500 samples per class: 30 clients, 10"
         " places, 300 rounds. Synthetic: 200 users, 10 places, 200 rounds."
     )
-    return Study("ode-rules", "ode", setting, tuple(cells))
+    primary = (
+        *(f"synthetic: {rule}" for rule in ("reservoir", "ode-balanced", "ode")),
+        *(f"activities (WISDM): {rule}" for rule in ("reservoir", "high-loss", "ode", "sld")),
+    )
+    return Study("ode-rules", "ode", setting, tuple(cells), primary=primary)
 
 
 def images() -> Study:
@@ -77,22 +90,28 @@ def places() -> Study:
         for count in PLACES
         for rule in ("reservoir", "ode-balanced", "ode")
     ]
-    return Study("ode-places", "ode", "WISDM as above, 2 to 20 places per client.", tuple(cells))
+    setting = "WISDM as above, 2 to 20 places per client."
+    primary = tuple(f"5 places: {rule}" for rule in ("reservoir", "ode-balanced", "ode"))
+    return Study("ode-places", "ode", setting, tuple(cells), primary=primary)
 
 
 def parts() -> Study:
     """Return ODE with more layers and better estimates: the paper's figure 3, and ODE-Exact."""
     name = "activities (WISDM)"
     cells = [
-        Cell(part, {**_common(name), "num-server-rounds": 100, **METHODS["ode"], **changes})
-        for part, changes in PARTS.items()
+        Cell(part, {**_common(name), "num-server-rounds": 100, **METHODS[rule], **changes})
+        for rule, own in (("ode", PARTS), ("reservoir", {"reservoir": {}}))
+        for part, changes in own.items()
     ]
     setting = (
         "WISDM as above, `ode`, 100 rounds, with the gradients of the last layer (the"
         " simplified version, our default), of all layers, and with the exact global gradient in"
-        " place of its estimate."
+        " place of its estimate; and without one of its three parts: samples kept at random,"
+        " the gradient of what participants store in place of an estimate, nobody told which"
+        " labels to store."
     )
-    return Study("ode-parts", "ode", setting, tuple(cells))
+    primary = tuple(part for part in PARTS if part != "without coordination")
+    return Study("ode-parts", "ode", setting, tuple(cells), primary=primary)
 
 
 def values() -> Study:
@@ -112,7 +131,7 @@ def values() -> Study:
         " 30 rounds with a reservoir; data and networks as above. Times are milliseconds of CPU"
         " per sample, one sample at a time, on the machine that ran this."
     )
-    return Study("ode-values", "ode", setting, tuple(cells))
+    return Study("ode-values", "ode", setting, tuple(cells), primary=VALUED[:1])
 
 
 def costs() -> Study:

@@ -42,7 +42,7 @@ _SUMMED = ("bytes-", "choose-seconds", "train-seconds")
 _KEPT = (
     *("accuracy", "loss", "clients-accuracy-mean", "clients-accuracy-worst-10", "perplexity"),
     *("simulated", "cohorts", "ari", "clean-share", "worst-class", "fewest-holders", "labels"),
-    *("rmse", "r2", "clients-rmse-mean", "clients-r2-mean", "clients-perplexity-mean", "class-"),
+    *("rmse", "r2", "clients-rmse-mean", "clients-r2-mean", "clients-perplexity-mean"),
     *("epsilon", "R@", "tau", "JS", "silhouette", "bytes of"),
     *("agreement of", "ms of", "turns-hostile", "found "),
 )

@@ -83,7 +83,15 @@ def updates() -> Study:
         " `quarantine.norm-factor=3 quarantine.count-factor=5`; no bounds: the mean with 1000 for"
         " both and `quarantine.weight-factor=0`."
     )
-    return Study("security-updates", "security", setting, tuple(cells))
+    decided = {
+        **{"none": ("mean", "no bounds", "median"), "sign flipped": ("mean", "median")},
+        "flipped and boosted ten times": ("mean", "no bounds"),
+        "flipped and boosted four times": ("mean", "median"),
+        "flipped, and claims 100 times the data": ("mean", "tight bounds"),
+        "replays its first reply": ("mean", "median"),
+    }
+    primary = tuple(f"{attack}: {name}" for attack, names in decided.items() for name in names)
+    return Study("security-updates", "security", setting, tuple(cells), primary=primary)
 
 
 def summaries() -> Study:
@@ -104,7 +112,15 @@ def summaries() -> Study:
         " those who lie also say whatever gets them chosen: a similarity of -1, or a loss of a"
         " million. A fair share of turns would be 20 %."
     )
-    return Study("security-summaries", "security", setting, tuple(cells))
+    primary = (
+        *(
+            f"{rule}, {what}"
+            for rule in ("cosage", "dissimilarity", "local-loss")
+            for what in ("they flip", "they flip and lie")
+        ),
+        *("aoi, they flip", "random, they flip"),
+    )
+    return Study("security-summaries", "security", setting, tuple(cells), primary=primary)
 
 
 def cohorts() -> Study:
@@ -122,7 +138,9 @@ def cohorts() -> Study:
         " four planted groups, and attackers claim to fit best where they fit worst. Mean accuracy"
         " of the honest clients on their own test data, each with the model that it would use."
     )
-    return Study("security-cohorts", "security", setting, tuple(cells))
+    ways = ("median", "one model", *AFFINITY)
+    primary = tuple(f"{way}, attacked" for way in ways)
+    return Study("security-cohorts", "security", setting, tuple(cells), primary=primary)
 
 
 def studies() -> list[Study]:

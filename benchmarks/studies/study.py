@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ...tools.experiments.provenance import ROOT
-from ...tools.experiments.records import Cell, read_records
+from ...tools.experiments.records import Cell, SweepRecord, read_records
 from ...tools.experiments.results import Results
 from ...tools.experiments.sweep import sweep
 from .runs import RUNNER
 
 RECORDS = ROOT / "benchmarks" / "records"
+PRIMARY_SEEDS = range(20)
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Study:
         The configs.
     seeds : range
         Each cell runs with every one of them.
+    primary : tuple of str
+        The cells of the comparisons that decide a claim: they run with `PRIMARY_SEEDS`.
     runner : str
         What runs a cell, as ``module:function``.
     """
@@ -42,6 +45,7 @@ class Study:
     cells: tuple[Cell, ...]
     seeds: range = range(5)
     runner: str = RUNNER
+    primary: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -53,32 +57,51 @@ class Study:
         """What the records say; runs that are not there yet are missing in it."""
         if not self.path.exists():
             return Results({cell.name: {} for cell in self.cells}, [])
-        return Results.load(self.path, self.cells, self.seeds)
+        return Results.load(self.path, self.cells)
+
+    def seeds_of(self, cell: Cell) -> range:
+        """Return the seeds that a cell runs with."""
+        return PRIMARY_SEEDS if cell.name in self.primary else self.seeds
+
+    @property
+    def wanted(self) -> int:
+        """How many runs the records are to have."""
+        return sum(len(self.seeds_of(cell)) for cell in self.cells)
 
     def missing(self, path: Path | None = None) -> int:
         """Return how many runs a file of records lacks."""
         path = path or self.path
         done = {r.key for r in read_records(path) if not r.error} if path.exists() else set()
-        wanted = {(cell.name, cell.digest, seed) for cell in self.cells for seed in self.seeds}
+        wanted = {(c.name, c.digest, seed) for c in self.cells for seed in self.seeds_of(c)}
         return len(wanted - done)
 
-    def run(self, processes: int | None, *, anew: bool = False, like: str = "") -> Results:
+    def run(
+        self, processes: int | None, *, anew: bool = False, like: str = ""
+    ) -> list[SweepRecord]:
         """Do what is missing of the cells whose name matches a regular expression.
 
-        With ``anew`` all of it, beside the records until it is complete.
+        Runs that failed are returned. With ``anew`` all of it, beside the records until it is
+        complete.
         """
         path = Path("sweeps") / "rerun" / f"{self.name}.jsonl" if anew else self.path
-        cells = [cell for cell in self.cells if re.search(like, cell.name)]
-        results = sweep(
-            self.name, cells, self.seeds, path=path, processes=processes, runner=self.runner
-        )
-        if anew and not results.failures:
+        by_seeds: dict[range, list[Cell]] = {}
+        for cell in self.cells:
+            if re.search(like, cell.name):
+                by_seeds.setdefault(self.seeds_of(cell), []).append(cell)
+        failures = [
+            failure
+            for seeds, cells in by_seeds.items()
+            for failure in sweep(
+                self.name, cells, seeds, path=path, processes=processes, runner=self.runner
+            ).failures
+        ]
+        if anew and not failures:
             new = {record.key for record in read_records(path)}
             old = read_records(self.path) if self.path.exists() else []
             with path.open("ab") as file:
                 file.writelines(record.line() for record in old if record.key not in new)
             os.replace(path, self.path)
-        return results
+        return failures
 
 
 Studies = Callable[[], list[Study]]

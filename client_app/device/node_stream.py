@@ -14,7 +14,7 @@ from ...core.learning.job import batch_seed
 from ...core.methods.stream import StreamSettings
 from ...core.tasks.errors import SayableError, invalid
 from ...core.tasks.streams.arrivals import Stream
-from ...core.tasks.streams.read_files import AfterReading
+from ...core.tasks.streams.sample_files import AfterReading
 from ...core.tasks.streams.sources import LIMIT, FolderStream, OwnStream, PartitionStream
 from ..batch import ClientRow
 

@@ -7,8 +7,7 @@ from flwr.app import ConfigRecord, Context
 from ...core.wire.keys import CLIENT, CLIENT_KEY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import filled
 from ...core.wire.replies import Replies
-from ...core.wire.tags import read_tags
-from ...core.wire.versions import versions
+from ...core.wire.versions import read_tags, versions
 from ..batch import ClientBatch
 from ..clients import client_key
 

@@ -229,7 +229,7 @@ def _on(axis: str) -> Found:
 
 _NEEDS: dict[str, Callable[[Method, RunConfig, Found], list[str]]] = {
     "server data": _server_data,
-    "linear head": lambda *_: [],  # ``strategies.checks`` looks once the model is built
+    "linear head": lambda *_: [],  # ``strategies.build`` looks once the model is built
     "classes": lambda *_: [],
     "output bias": lambda *_: [],
     "plain SGD": _plain_sgd,

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, PlainValidator
 
 from ..methods.base import AtLeastOne, BelowOne, Count, NonNegative, Positive, Settings, Share, key
 from ..tasks.spec import FOUND, NONE, STANDARD
-from ..wire.tags import read_tags
+from ..wire.versions import read_tags
 
 
 class ScheduleSettings(Settings):

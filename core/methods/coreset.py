@@ -1,4 +1,4 @@
-"""What all coresets share: their settings, and how a declaration says what a rule looks at."""
+"""Coresets: their settings, how a declaration says what a rule looks at, and the rules but GCFL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from pydantic import Field
 
 from .base import AtLeastOne, Configured, Method, NonNegative, Positive, Settings, key
 
+PAPER = "Sivasubramanian et al., 2024: Gradient Coreset for Federated Learning"
 GUIDANCE_KEYS = ("clip", "noise-multiplier")  # of those that the server sends gradients to
 TRUST_KEYS = ("budget", "every", "first-round", "target", *GUIDANCE_KEYS)
 MATCHING_KEYS = (
@@ -124,3 +125,72 @@ class CoresetMethod(Method):
         """Return whose gradients are matched in a run."""
         own = settings.target == "auto" or "target" not in self.reads
         return self.target if own else settings.target
+
+
+_HEAD = ("linear head",)
+
+METHODS = (
+    CoresetMethod(
+        name="gradmatch",
+        about="samples whose gradients match the client's own mean gradient",
+        paper="Killamsetty et al., 2021: GRAD-MATCH",
+        reads=MATCHING_KEYS,
+        core="selectors.data_selectors.matching_pursuit:matching_pursuit",
+        rule="projection",
+        target="own",
+        needs=_HEAD,
+    ),
+    CoresetMethod(
+        name="nearest",
+        about="samples whose gradients are nearest to the server's",
+        after=PAPER,
+        reads=MATCHING_KEYS,
+        core="selectors.data_selectors.plain:nearest",
+        rule="nearest",
+        target="server",
+        needs=(*_HEAD, "server data"),
+    ),
+    CoresetMethod(
+        name="crust",
+        about="medoids of the gradients, on which a network does not memorise noise",
+        paper="Mirzasoleiman, Cao and Leskovec, 2020: CRUST",
+        reads=("budget", "every", "first-round", "per-class", "class-budgets", "use-weights"),
+        core="selectors.data_selectors.medoids:crust",
+        rule="crust",
+        needs=_HEAD,
+    ),
+    CoresetMethod(
+        name="facility-location",
+        about="samples whose inputs represent all others, chosen once",
+        reads=("budget", "per-class", "class-budgets", "use-weights"),
+        core="selectors.data_selectors.medoids:facility_location",
+        rule="facility-location",
+        looks_at="inputs",
+    ),
+    CoresetMethod(
+        name="random",
+        about="samples drawn uniformly",
+        reads=("budget", "every"),
+        core="selectors.data_selectors.plain:uniform",
+        rule="random",
+        looks_at="nothing",
+    ),
+    Method(
+        axis="data-selector",
+        name="skyline",
+        about="the clean samples (uses true labels)",
+        layer="strategies.layers.coresets:Coresets.of_run",
+        hook="client_app.hooks.skyline:CleanOnly",
+    ),
+    CoresetMethod(
+        name="trusted",
+        about="drawn every round from the samples whose label the server's gradients confirm",
+        after=PAPER,
+        presets={"trusted": {"weighting": "uniform"}},
+        reads=TRUST_KEYS,
+        core="selectors.data_selectors.trust:trusted",
+        rule="trusted",
+        target="server",
+        needs=("linear head", "server data", "classes"),
+    ),
+)

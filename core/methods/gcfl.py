@@ -1,8 +1,6 @@
 """GCFL: samples whose gradients match those of the server's own samples."""
 
-from .coreset import MATCHING_KEYS, CoresetMethod
-
-PAPER = "Sivasubramanian et al., 2024: Gradient Coreset for Federated Learning"
+from .coreset import MATCHING_KEYS, PAPER, CoresetMethod
 
 METHODS = (
     CoresetMethod(

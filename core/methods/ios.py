@@ -1,11 +1,12 @@
-"""IOS: clients compared by important indices, or by indices and signs of their changes."""
+"""IOS: clients compared by important indices or by values, cohorts and neighbours made of it."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from .base import AtLeastOne, Count, Method, Settings, Share, SomeShare, key
+from .cohort import CohortMethod
 
 PAPER = "Index-Overlap Similarity (IOS)"
 CHANGE_KEYS = ("share", "most")
@@ -74,6 +75,16 @@ _IOS = Method(
 )
 _OURS = replace(_IOS, paper="", after=PAPER)
 
+
+def _similarity(name: str, about: str, core: str, **more: Any) -> Method:
+    layer = f"strategies.similarities.client_similarity:{name.title()}.of_run"
+    core = f"selectors.similarities.{core}"
+    offers = ("a similarity",)
+    return Method(
+        axis="similarity", offers=offers, name=name, about=about, core=core, layer=layer, **more
+    )
+
+
 METHODS = (
     _IOS,
     replace(
@@ -96,5 +107,37 @@ METHODS = (
         layer="strategies.similarities.support_similarity:SignedOverlap.of_run",
         hook="client_app.hooks.supports:SignedChanges",
         sends=("indices", "signs of changes"),
+    ),
+    CohortMethod(
+        name="similarity",
+        about="one model per cluster of similar clients (affinity propagation)",
+        settings=(Ios,),
+        reads=("first-round", "every", "signatures"),
+        core="selectors.cohorts.similarity_clusters:similarity_clusters",
+        rule="strategies.cohorts.similarity:SimilarityRule",
+        sends=("update",),
+        releases=("who is in which cohort",),
+        models_per_reply=1.0,
+        models_per_virtual_client=3.6,
+        needs=("a similarity",),
+    ),
+    Method(
+        axis="cohorts",
+        name="neighbours",
+        about="one model per client, mixed from those of the most similar clients",
+        settings=(Ios,),
+        reads=("first-round", "every", "neighbours", "signatures"),
+        outer="strategies.layers.neighbours:Neighbours.of_run",
+        releases=("mixtures of clients' models",),
+        models_per_reply=4.4,
+        needs=("a similarity",),
+    ),
+    _similarity("cosine", "the cosine of two clients' updates", "gram:cosine_matrix"),
+    _similarity("euclidean", "the distance of two clients' updates", "gram:euclidean_matrix"),
+    _similarity(
+        *("oracle", "how alike the label histograms are (uses true labels)"),
+        "histograms:histogram_similarity",
+        sends=("labels",),
+        needs=("classes",),
     ),
 )

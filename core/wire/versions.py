@@ -1,4 +1,4 @@
-"""Which versions of the app and of what it needs run here, for both sides to compare."""
+"""What a node says of itself: its versions, for both sides to compare, and its tags."""
 
 import re
 from collections.abc import Sequence
@@ -74,3 +74,26 @@ def why_nobody_connects(flower: str = "") -> str:
         f"no SuperNode is connected. This server has flwr {here}: {who}. Look at a device's log; "
         "`forager doctor --server HOST:PORT` on the device tells what answers there"
     )
+
+
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:=-]{0,62}")
+ALLOWED = (
+    "tags are separated by commas; each has at most 63 letters, digits and any of _ . : = -, and "
+    "begins with a letter or digit, such as 'gpu,site-a'"
+)
+
+
+def read_tags(text: str) -> list[str]:
+    """Return the tags in a text, each once.
+
+    >>> read_tags("gpu, site-a,gpu"), read_tags("")
+    (['gpu', 'site-a'], [])
+    >>> read_tags("gpu,,site a")
+    Traceback (most recent call last):
+    ValueError: '' is not a tag: tags are separated by commas; ...
+    """
+    tags = [tag.strip() for tag in text.split(",")] if text.strip() else []
+    for tag in tags:
+        if not _TAG.fullmatch(tag):
+            raise ValueError(f"{tag!r} is not a tag: {ALLOWED}")
+    return list(dict.fromkeys(tags))

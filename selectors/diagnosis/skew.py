@@ -14,11 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 
 SKEWED = 2.5  # times chance: predictions vary too, at most as much as labels
 UNEVEN = 0.25  # Gini index of sizes
+_NEAR = 3.0  # times the median distance from the middle
+
+
+def usual(rows: ArrayLike) -> NDArray[np.float64]:
+    """Return the mean of the rows near the middle one: a few that lie do not move it far.
+
+    >>> usual([[1.0], [2.0], [3.0], [4.0], [1e9]]).tolist()
+    [2.5]
+    """
+    values = np.asarray(rows, dtype=np.float64)
+    far = np.linalg.norm(values - np.median(values, axis=0), axis=1)
+    return np.asarray(values[far <= _NEAR * np.median(far)].mean(axis=0))
 
 
 def dispersion(shares: ArrayLike, samples: ArrayLike, variance: float) -> float:
-    """Return the median over clients of ``n |s - mean(s)|^2 / variance``: about 1 by chance.
+    """Return the median over clients of ``n |s - m|^2 / variance``: about 1 by chance.
 
+    - m: the :func:`usual` shares.
     - ``shares``: one row per client, such as the share of each class, up to a common constant.
     - ``samples``: how many they are of.
     - ``variance``: of a single sample, summed over the columns.
@@ -30,7 +43,7 @@ def dispersion(shares: ArrayLike, samples: ArrayLike, variance: float) -> float:
     [1, 53]
     """
     rows: NDArray[np.float64] = np.asarray(shares, dtype=np.float64)
-    squares = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1) * len(rows) / (len(rows) - 1)
+    squares = np.sum((rows - usual(rows)) ** 2, axis=1) * len(rows) / (len(rows) - 1)
     return float(np.median(np.asarray(samples) * squares) / variance)
 
 

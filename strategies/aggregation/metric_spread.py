@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from flwr.app import MetricRecord
@@ -12,7 +13,7 @@ from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.replies import Replies
 
 _ABSURD = 1e12
-_LOSS = Metric("loss", higher_is_better=False)
+LOSS_METRIC = Metric("loss", higher_is_better=False)
 
 
 def metric_spread(
@@ -31,7 +32,7 @@ def metric_spread(
     sound = [
         record
         for record in records
-        if not math.isnan(_value(record, _LOSS))
+        if not math.isnan(_value(record, LOSS_METRIC))
         and (_undefined(record, main) or not math.isnan(_value(record, main)))
     ]
     values = {metric: [_value(record, metric) for record in sound] for metric in metrics}
@@ -43,7 +44,7 @@ def metric_spread(
         where="clients",
         clients=len(sound),
         untested=sum(record.get(NUM_EXAMPLES) == 0 for record in records),
-        loss=float(np.mean([_value(record, _LOSS) for record in sound])),
+        loss=float(np.mean([_value(record, LOSS_METRIC) for record in sound])),
         spread=spread,
     )
 
@@ -60,8 +61,11 @@ def _undefined(record: MetricRecord, metric: Metric) -> bool:
 
 
 def _value(record: MetricRecord, metric: Metric) -> float:
+    return sensible(record.get(metric.name), metric)
+
+
+def sensible(value: Any, metric: Metric) -> float:
     """Return what a client reports; NaN if that cannot be."""
-    value = record.get(metric.name)
     if not isinstance(value, int | float):
         return math.nan
     plausible = 0 <= value <= 1 if metric.share else abs(value) < _ABSURD

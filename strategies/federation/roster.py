@@ -17,8 +17,7 @@ from ...core.wire.flower_private import NodeInfo
 from ...core.wire.keys import ANSWERS, CLIENT, IDENTIFY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import record_at
 from ...core.wire.replies import Replies
-from ...core.wire.tags import read_tags
-from ...core.wire.versions import differences
+from ...core.wire.versions import differences, read_tags
 from .grids import NumberedNodes, Route, all_node_ids, as_sequence, question
 
 _MOST_SHOWN = 5  # tags of a client in one line of the log

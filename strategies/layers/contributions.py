@@ -100,16 +100,16 @@ class Contributions:
         found = np.zeros(len(self._clients))
         for rows, own in self._by_cohort():
             sent, total = self._models[rows[0]][0], float(own.sum())
-            floats = [name for name, array in sent.items() if array.dtype.kind == "f"]
-            stacks = {
-                name: np.stack([self._models[row][1][name] for row in rows]) for name in floats
-            }
-            sums = {name: np.tensordot(own, stack, 1) for name, stack in stacks.items()}
-            with_all = self.loss({**sent, **{name: sums[name] / total for name in floats}})
-            for place, weight in enumerate(own.tolist()):
-                left = total - weight  # of a client that is alone, what it was sent remains
-                rest = {n: (sums[n] - weight * stacks[n][place]) / left for n in floats if left}
-                found[rows[place]] = self.loss({**sent, **rest}) - with_all
+            sums = {n: np.zeros(a.shape) for n, a in sent.items() if a.dtype.kind == "f"}
+            for row, weight in zip(rows, own.tolist(), strict=True):
+                for name, array in sums.items():
+                    array += weight * self._models[row][1][name]
+            with_all = self.loss({**sent, **{name: array / total for name, array in sums.items()}})
+            for row, weight in zip(rows, own.tolist(), strict=True):
+                left, after = total - weight, self._models[row][1]
+                # Of a client that is alone, what it was sent remains
+                rest = {n: (a - weight * after[n]) / left for n, a in sums.items() if left}
+                found[row] = self.loss({**sent, **rest}) - with_all
         return found
 
     def _by_cohort(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:

@@ -29,7 +29,7 @@ from ...core.wire.schemas import BadReply, CoresetTold
 from ...selectors.data_selectors.doubt import held_out_evidence, standards
 from ...selectors.data_selectors.noisy_means import noisy_means
 from ...selectors.data_selectors.trust import label_evidence
-from ..checks import validation_data
+from ..server_samples import validation_data
 from .base import Layer, Outcome
 
 Targets = Callable[[ArrayRecord], ArrayRecord]

@@ -25,7 +25,7 @@ from ...selectors.equal_time import steps_by_speed
 from .base import Layer
 
 _MOST = 10_000  # clients that are remembered
-_LONGEST = 1e9  # seconds that a client may claim
+_SHORTEST, _LONGEST = 1e-6, 1e9  # seconds that a client may claim
 
 
 class EqualTime(Layer):
@@ -86,7 +86,7 @@ class EqualTime(Layer):
             return
         rows = zip(columns[SECONDS], columns[NUM_EXAMPLES], strict=True)
         for key, (seconds, samples) in zip(self.federation.keys(replies.nodes), rows, strict=True):
-            if not (_within(seconds, _LONGEST) and _within(samples, MOST_SAMPLES)):
+            if not (_within(seconds, _SHORTEST, _LONGEST) and _within(samples, 0, MOST_SAMPLES)):
                 continue
             usual = max(1, self._steps_of(math.ceil(samples)))
             pace = seconds / (self._given.get(key) or usual)
@@ -107,5 +107,5 @@ class EqualTime(Layer):
         self._given = dict(state["given"])
 
 
-def _within(value: Any, most: float) -> bool:
-    return isinstance(value, int | float) and 0 < value <= most
+def _within(value: Any, least: float, most: float) -> bool:
+    return isinstance(value, int | float) and least < value <= most

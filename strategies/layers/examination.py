@@ -1,5 +1,6 @@
 """What a diagnosis looks at: of every reply, what the server sees of its client anyway."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,11 +13,12 @@ from ...core.config import RunConfig
 from ...core.log.events import Examined
 from ...core.methods.diagnose import Diagnosis
 from ...core.tasks import load_task
+from ...core.tasks.metrics import ACCURACY, Metric
 from ...core.tasks.models.head import has_output_bias
 from ...core.wire.arrays import from_record
 from ...core.wire.keys import AGREEMENT, AS_IT_CAME, LOSS, NUM_EXAMPLES, PROBED
 from ...core.wire.replies import Replies, ReplyStream, tables_in
-from ..aggregation.metric_spread import untested
+from ..aggregation.metric_spread import LOSS_METRIC, sensible, untested
 from ..federation.update_observations import BIAS_UPDATE, UPDATE, UpdateObservations
 from ..server_samples import ServerSamples
 from .base import Layer, Outcome
@@ -60,9 +62,15 @@ class Examination(Layer):
         """Take out what only this layer asked for; look at the rest."""
         assigned = self.federation.ledger.of(replies)
         sent = [None if each is None else each.model for each in assigned]
-        told = {name: replies.take_metric(name) for name in (LOSS, AGREEMENT, PROBED)}
-        names = self.updates.names if told[PROBED] else [UPDATE]
-        told |= {name: self.updates.read(name, sent, replies) for name in names}
+        claims = {LOSS: LOSS_METRIC, AGREEMENT: ACCURACY, PROBED: LOSS_METRIC}
+        told: dict[str, list[Any]] = {
+            name: _sensible(replies.take_metric(name), m) for name, m in claims.items()
+        }
+        told |= {name: self.updates.read(name, sent, replies) for name in self.updates.names}
+        if BIAS_UPDATE in told:  # of a single step, it shows the labels
+            probed = told[PROBED] or [math.nan] * len(replies)
+            rows = zip(told[BIAS_UPDATE], probed, strict=True)
+            told[BIAS_UPDATE] = [None if math.isnan(of) else row for row, of in rows]
         told[NUM_EXAMPLES] = list(replies.metrics[NUM_EXAMPLES])
         self._add({"client": list(self.federation.keys(replies.nodes)), **told})
         return replies
@@ -84,6 +92,8 @@ class Examination(Layer):
     def _note(self, server_round: int) -> None:
         for name in {UPDATE, BIAS_UPDATE}.intersection(self._columns):
             self._columns[name] = self._columns[name][:_MOST_CLIENTS]
+        if not any(self._columns.get(BIAS_UPDATE, ())):
+            self._columns.pop(BIAS_UPDATE, None)
         columns = {name: [_short(v) for v in column] for name, column in self._columns.items()}
         clients = [str(key) for key in columns.pop("client", [])]
         self.federation.note(
@@ -103,20 +113,27 @@ class Examination(Layer):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Write down what each client's own model gains."""
-        self._columns, metric = {}, self.federation.metrics[0].name
+        self._columns, metric = {}, self.federation.metrics[0]
 
         def look(table: Replies) -> Replies:
             table = table.without(untested(table))
             if not len(table):
                 return table
-            keys, before = list(self.federation.keys(table.nodes)), table.take_metric(AS_IT_CAME)
-            self._add({"client": keys, AS_IT_CAME: before, "served": list(table.metrics[metric])})
+            keys = list(self.federation.keys(table.nodes))
+            served = _sensible(table.metrics.get(metric.name), metric)
+            before = _sensible(table.take_metric(AS_IT_CAME), metric)
+            self._add({"client": keys, AS_IT_CAME: before, "served": served})
             return table
 
         stream = ReplyStream(tables_in(replies)).through(look)
         result = super().aggregate_evaluate(server_round, stream)
         self._note(server_round)
         return result
+
+
+def _sensible(column: list[Any] | None, metric: Metric) -> list[float]:
+    """Return what clients say that can be, NaN for the rest: one must not spoil a diagnosis."""
+    return [sensible(value, metric) for value in column or ()]
 
 
 def _short(value: Any) -> Any:

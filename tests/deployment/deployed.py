@@ -19,6 +19,7 @@ from forager.tools.flower.processes import Program, free_port
 from wire_to_cut import WireToCut
 
 DOCKER = PROJECT / "docker"
+PATIENCE = 900.0  # seconds, after which a process hangs; machines may be slow
 SERVICES = yaml.safe_load((DOCKER / "compose.yml").read_text())["services"]
 
 
@@ -166,7 +167,7 @@ class Deployment:
             program.wait_for(lambda name=name: self.logins(name) > 0, START_SECONDS)
         return programs
 
-    def bring_back(self, name: str, seconds: float = 150.0) -> Program:
+    def bring_back(self, name: str, seconds: float = PATIENCE) -> Program:
         """Start a device again and again, as Docker and systemd do, until the server takes it."""
         deadline = time.monotonic() + seconds
         while True:

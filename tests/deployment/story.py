@@ -4,10 +4,9 @@ import json
 import time
 from typing import Any
 
-from deployed import Deployment, within
+from deployed import PATIENCE, Deployment, within
 from forager.tools.flower.processes import Program
 
-PATIENCE = 900.0  # seconds, after which it hangs; machines may be slow
 _AT_WORK = 4.0  # seconds after which a process that got a message is in the midst of it
 
 

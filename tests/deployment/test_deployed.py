@@ -1,8 +1,8 @@
 """A whole run on what docker/ starts, without containers: TLS, node keys, all its programs."""
 
 import pytest
-from deployed import Deployment, settings
-from story import PATIENCE, Story
+from deployed import PATIENCE, Deployment, settings
+from story import Story
 
 pytestmark = pytest.mark.timeout(1500)
 

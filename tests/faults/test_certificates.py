@@ -3,9 +3,9 @@
 import importlib
 
 import pytest
-from deployed import DOCKER, Deployment, settings, within
+from deployed import DOCKER, PATIENCE, Deployment, settings, within
 from forager.tools.flower.processes import free_port
-from story import PATIENCE, Story
+from story import Story
 
 pytestmark = pytest.mark.timeout(3600)
 

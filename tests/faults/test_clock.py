@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from deployed import Deployment, settings
+from deployed import PATIENCE, Deployment, settings
 from story import Story
 
 pytestmark = pytest.mark.timeout(3600)
@@ -93,9 +93,9 @@ def test_clocks_jump_on_a_device_and_on_the_server(tmp_path, library):
 
         story.mark("the clock of node-2 put an hour ahead")
         device.set(3600)
-        assert story.programs["node-2"].process.wait(120) == 1
+        assert story.programs["node-2"].process.wait(PATIENCE) == 1
         assert "node-2: the server has ended the session" in story.programs["node-2"].last_words()
-        assert deployment.start_device("node-2").process.wait(120) == 1
+        assert deployment.start_device("node-2").process.wait(PATIENCE) == 1
         assert "node-2: this device's clock differs" in story.programs["node-2"].last_words()
         story.measure("the device said so and ended")
         story.expect_trouble("node-2", "train")

@@ -7,7 +7,7 @@ stores what; and samples on the devices.
 import os
 
 import pytest
-from deployed import Deployment, settings
+from deployed import PATIENCE, Deployment, settings
 from forager.server_app.callbacks.checkpoint import load_checkpoint
 from forager.tools.flower.env import PROJECT
 from story import Story
@@ -22,7 +22,7 @@ RUN = settings(
     clients_per_round=2,
     stream__capacity=20,
     num_server_rounds=ROUNDS,
-    round__deadline=75.0,
+    round__deadline=300.0,
     run_name="faults",
 )
 
@@ -81,7 +81,7 @@ def test_the_run_goes_on_and_can_be_resumed(deployment):
     story.until_round(rounds + 1)
     story.measure("the resumed run went on")
     story.until_round(ROUNDS)
-    assert resumed.process.wait(120) == 0, resumed.last_words()
+    assert resumed.process.wait(PATIENCE) == 0, resumed.last_words()
 
     assert [event["round"] for event in story.events("round-finished")] == [*range(1, ROUNDS + 1)]
     assert len(story.events("run-started")) == 2

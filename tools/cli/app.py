@@ -11,9 +11,8 @@ import typer
 from .options import app as app
 
 _COMMANDS = (
-    *("run", "resume", "diagnose", "compare", "arena", "watch", "report"),
-    *("donors", "predict", "export"),
-    *("demo", "methods", "keys", "init", "server", "node", "doctor"),
+    *("run", "resume", "diagnose", "compare", "arena", "report", "donors", "predict"),
+    *("demo", "methods", "init", "node", "doctor"),
 )
 
 

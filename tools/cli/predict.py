@@ -1,4 +1,4 @@
-"""``forager predict``: what the model of a run says about new data."""
+"""``forager predict`` and ``forager export``: what a run's model says of new data; the model."""
 
 from pathlib import Path
 
@@ -80,3 +80,27 @@ def predict(
         kept = dict(zip(models.columns(problem), answers, strict=False))
         np.savez(out, allow_pickle=False, **kept)
         print(f"written: {out} with {', '.join(kept)}")
+
+
+@command(
+    ("forager export latest --onnx model.onnx", "of the newest run"),
+    ("forager export runs/mine --onnx model.onnx --best", "of its best round"),
+)
+def export(
+    run: str = Argument(..., help="A run's folder, or latest."),
+    onnx: Path = Option(..., help="The ONNX file to write."),
+    cohort: str = Option("", help="A cohort with its own model."),
+    best: BestOption = False,
+    runs: RunsOption = Path("runs"),
+    trust: TrustOption = False,
+) -> None:
+    """Write the model of a run as ONNX, by PyTorch's exporter; any number of samples at once."""
+    from .. import predict as models
+    from ..flower.env import app_settings
+    from ..trust import find_own_modules
+
+    folder = run_folder(run, runs)
+    if trust or app_settings():
+        find_own_modules()
+    shape = models.write_onnx(folder, onnx, cohort=cohort, best=best, trust=trust)
+    print(f"written: {onnx}, which reads x of shape (samples, {', '.join(map(str, shape))})")

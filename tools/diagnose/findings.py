@@ -74,9 +74,9 @@ def label_skew(seen: RunEvidence) -> Finding:
         raise CannotTell("the model has no linear output layer with a bias")
     rate = seen.started.number("learning-rate") or 1.0
     shares, classes = np.array(list(heads.values())) / rate, bool(seen.first("agreement"))
-    loss = float(np.mean(list(seen.first("loss").values())))
+    loss = float(skew.usual([[value] for value in seen.first("loss").values()])[0])
     # With the squared error the bias moves by twice the residual, whose mean is common to all.
-    numbers = 4 * loss / shares.shape[1] - float(np.sum(shares.mean(axis=0) ** 2))
+    numbers = 4 * loss / shares.shape[1] - float(np.sum(skew.usual(shares) ** 2))
     variance = 1 - 1 / shares.shape[1] if classes else max(numbers, 1e-9)
     ratio = skew.dispersion(shares, [samples[key] for key in heads], variance)
     what, found = "labels" if classes else "targets", ratio > skew.SKEWED

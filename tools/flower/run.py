@@ -16,6 +16,8 @@ from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
 from ...core.config.overrides import toml_value
+from ...core.config.reading import name_now
+from ...core.methods.catalogue import AXES, all_settings
 from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -182,7 +184,7 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     program = command_name()
     usual = folder.resolve().parent == Path("runs").resolve()  # where commands look by themselves
     which = "" if usual else f" {short(folder)}"
-    strategy = str(run_config.get("strategy") or "fedavg")
+    strategy = name_now(str(run_config.get("strategy") or "fedavg"))
     other = "fedavg" if strategy != "fedavg" else "cosage"
     demo = strategy if strategy in DEMOS else "ios"
     there = app_settings()  # commands take these from the app in this folder
@@ -193,9 +195,10 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     }
     config = read_config({**default_config(), **run_config})
     goal = " --goal clients" if config.cohorts != "none" else ""  # what the run was judged by
-    axes = [a for a in config.axes() if a in run_config and not describes_the_situation(a)]
-    row = " ".join([strategy, *(f"{axis}={toml_value(run_config[axis])}" for axis in axes)])
-    row, other = (f'"{row}"', strategy) if axes else (row, other)
+    own = {key: name_now(str(v)) if key in AXES else v for key, v in run_config.items() if v != ""}
+    parts = [f"{key}={toml_value(v)}" for key, v in own.items() if _is_of_the_strategy(key)]
+    row = f'"{" ".join([strategy, *parts])}"' if parts else strategy
+    other = strategy if any(_is_of_the_strategy(key) for key in own if key in AXES) else other
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "a method on data where it helps, and its baseline",
@@ -209,6 +212,12 @@ def describes_the_situation(key: str) -> bool:
     """Return whether strategies are compared under the same value of a key."""
     shares = ("data.client-test-share", "fraction-evaluate")  # a comparison sets its own
     return key not in shares and (key in _SITUATION or key.startswith(_SECTIONS))
+
+
+def _is_of_the_strategy(key: str) -> bool:
+    """Return whether a key makes a strategy another one: an axis, or a setting of a method."""
+    sections = {settings.section for settings in all_settings()} | {"fine-tune", "personalise"}
+    return not describes_the_situation(key) and (key in AXES or key.split(".")[0] in sections)
 
 
 def _reason(status: RunStatus, log: Path) -> str:

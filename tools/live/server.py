@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from ...core.tasks.datasets.storage import cache_folder
-from ..report.style import CSS
+from ..report.html_page import CSS
 from .fragments import whole_report
 from .runs import Runs
 from .stream import Changes, Shared

@@ -1,4 +1,4 @@
-"""What a picture can say about the place that the pointer is at; `script.py` reads it."""
+"""What a picture can say about the place that the pointer is at; `page.md` reads it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -3,14 +3,22 @@
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from pathlib import Path
 
 from .formatting import shorten
-from .script import SCRIPT
-from .style import CSS
 from .svg import Plot
 
+_PARTS = dict(
+    re.findall(
+        r"^```(css|js)(.*?)^```",
+        Path(__file__).with_name("page.md").read_text(encoding="utf-8"),
+        re.S | re.M,
+    )
+)
+CSS, SCRIPT = _PARTS["css"], _PARTS["js"]
 PAGE = """<!doctype html>
 <html lang="en">
 <head>

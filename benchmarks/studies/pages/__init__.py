@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ....tools.experiments.provenance import ROOT
 from ... import speed_records
-from . import arena, auxo, blocks, cosage, forager, gcfl, ios, no_harm, ode, real, security
+from . import arena, auxo, blocks, cosage, forager, gcfl, ios, kinds, no_harm, ode, real, security
 from .page import Page
 
 FOLDER = ROOT / "docs" / "results"
@@ -25,7 +25,8 @@ papers.
 _TAIL = """## Other measurements
 
 - [Real federations](real.md): hospitals, stations, speakers, devices
-- [The arena](arena.md): every rule of who trains against lots, and your own
+- [Regression and next tokens](kinds.md): the methods that need no classes
+- [The arena](arena.md): every rule against the plain one of its kind, and your own
 - [Does a preset harm?](no-harm.md) Every preset on eight data sets
 - [Attackers](security.md)
 - [Speed and memory](speed.md)
@@ -59,7 +60,7 @@ def texts(all_pages: Sequence[Page]) -> dict[str, str]:
     made = {f"{p.key}.md": p.markdown() for p in all_pages}
     made |= {"no-harm.md": no_harm.markdown(), "security.md": security.markdown()}
     made |= {"forager.md": forager.markdown(), "arena.md": arena.markdown()}
-    made["real.md"] = real.markdown()
+    made |= {"real.md": real.markdown(), "kinds.md": kinds.markdown()}
     tables = blocks.blocks()
     written = {name: blocks.filled((FOLDER / name).read_text(), tables) for name in blocks.PAGES}
     written["speed.md"] = speed_records.page_text(speed_records.read_records(), written["speed.md"])

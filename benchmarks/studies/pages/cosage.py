@@ -129,9 +129,9 @@ ANSWER = (
         "everywhere."
     ),
     (
-        "With three classes per client, the paper's own setting, it is level with taking turns; "
-        "an oracle that knows the classes is ahead of it by 6 points with one class, and by "
-        "hardly any with three."
+        "With three classes per client, the paper's own setting, it is less than a point ahead of "
+        "taking turns, and less than one behind an oracle that knows the classes; with one class "
+        "the oracle is ahead of it by 6 points."
     ),
     (
         "Use it where each client has one or two classes and does real local work, with "

@@ -51,6 +51,8 @@ def speed_ups() -> str:
         usual = runs[f"{name}: {BASELINE}"]
         for rule in (rule for rule in LONG.get(name, RULES) if rule != BASELINE):
             own = runs[f"{name}: {rule}"]
+            if not own:
+                continue
             seeds = [seed for seed in own if seed in usual]
             found = [speed_up(own[seed].rows, usual[seed].rows, metric) for seed in seeds]
             reached = [ratio for ratio in found if ratio is not None]

@@ -14,8 +14,7 @@ import numpy as np
 from ..datasets.storage import UNREADABLE
 from ..errors import one_line
 from .arrivals import Arrivals, Floats, LabelRates, RoundClock, content_keys, without_unusable
-from .read_files import AfterReading
-from .sample_files import KINDS, labels_in, samples_in
+from .sample_files import KINDS, AfterReading, labels_in, samples_in
 
 _log = logging.getLogger("forager")
 

@@ -30,6 +30,7 @@ def _two_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"strategy": "scaffold"}, "objective = 'scaffold'", "16.2 GB"),
         ({"uplink": "top-k"}, "uplink = 'top-k'", "7.5 GB"),
         ({"downlink": "changes"}, "downlink = 'changes'", "3.8 GB"),
+        ({"leave-one-out": True}, "leave-one-out = true", "3.8 GB"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(
@@ -48,6 +49,7 @@ def test_a_run_that_does_not_fit_is_refused_with_what_it_needs(
         ({"aggregator": "clipped-mean"}, "11.0 GB"),
         ({"aggregator": "fltrust"}, "8.8 GB"),
         ({"strategy": "ios"}, "3.8 GB"),
+        ({"leave-one-out": True}, "3.8 GB"),
     ],
 )
 def test_so_is_one_with_devices(keys: dict[str, Any], gigabytes: str) -> None:

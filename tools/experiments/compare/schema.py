@@ -36,7 +36,7 @@ class Gap(_Told):
 
 
 class Standing(_Told):
-    """A rule's accuracy minus that of lots, paired over seeds, with its 95 % interval."""
+    """A rule minus the baseline of its kind, paired over seeds, with its 95 % interval."""
 
     rule: str
     data: str

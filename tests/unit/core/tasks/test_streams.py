@@ -9,7 +9,7 @@ import pytest
 from forager.core.storage import tree
 from forager.core.tasks.errors import SayableError, TaskError
 from forager.core.tasks.streams.arrivals import LabelRates
-from forager.core.tasks.streams.read_files import AfterReading
+from forager.core.tasks.streams.sample_files import AfterReading
 from forager.core.tasks.streams.sources import FolderStream, OwnStream, PartitionStream
 from PIL import Image
 

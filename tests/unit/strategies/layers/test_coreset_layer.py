@@ -25,11 +25,11 @@ from forager.core.tasks.errors import TaskError
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import CORESET, TARGETS
 from forager.strategies.build import build_strategy
-from forager.strategies.checks import validation_data
 from forager.strategies.federation.grids import GridView
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.cohorts import Cohorts
 from forager.strategies.layers.coresets import Coresets
+from forager.strategies.server_samples import validation_data
 from torch import nn
 
 KEYS = [str(i) for i in range(5)]

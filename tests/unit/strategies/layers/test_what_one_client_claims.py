@@ -8,6 +8,7 @@ from fakes import (
     FakeGrid,
     answer,
     honest_records,
+    inside,
     listening_to,
     num_examples,
     one_round,
@@ -16,13 +17,22 @@ from fakes import (
 from flwr.app import ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from forager.core.config import read_config
-from forager.core.log.events import Quarantined
+from forager.core.log.events import Examined, Quarantined
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.keys import CONTROL, METRICS, NUM_EXAMPLES, TRAIN_LOSS
+from forager.core.wire.keys import (
+    CONTROL,
+    METRICS,
+    NUM_EXAMPLES,
+    SECONDS,
+    STEPS,
+    TRAIN_LOSS,
+    WORK,
+)
 from forager.server_app.callbacks.checkpoint import Checkpoints
 from forager.strategies.aggregation.metric_spread import metric_spread
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.stream_profiles import StreamProfiles
+from forager.strategies.layers.examination import Examination
 from forager.strategies.layers.quarantine import QuarantineLayer
 from forager.strategies.layers.streams import Streams, _Heard
 from test_streams_layer import BALANCED, Device
@@ -237,3 +247,34 @@ def test_config_records_of_other_types_do_not_matter() -> None:
     arrays, _ = one_round(strategy, to_record(MODEL), grid)
     assert arrays is not None
     assert not notes.of(Quarantined)
+
+
+@pytest.mark.parametrize("seconds", [1e-320, 0.0, 1e9, 1e300], ids=str)
+def test_three_who_lie_about_their_speed_change_the_work_of_nobody_else(seconds: float) -> None:
+    strategy, notes = stack(work="by-speed", **{"local-steps": 10})
+    told = dict.fromkeys(KEYS, with_metrics(**{SECONDS: 2.0}))
+    grid = FakeGrid(KEYS, told | dict.fromkeys(EARLY, with_metrics(**{SECONDS: seconds})))
+    with np.errstate(all="raise", under="ignore"):
+        for number in (1, 2, 3):
+            one_round(strategy, to_record(MODEL), grid, number)
+    work = [m.content[WORK][STEPS] for m in grid.sent[-8:] if WORK in m.content]
+    assert work.count(10) >= 5
+    assert not notes.of(Quarantined)
+
+
+def test_a_client_that_omits_the_metric_spoils_no_evaluation_of_a_diagnosis() -> None:
+    held_out = {"fraction-evaluate": 1.0, "data.client-test-share": 0.2}
+    strategy, _ = stack(**{"data-selector": "examined", "num-server-rounds": 1, **held_out})
+    notes = listening_to(inside(strategy, Examination))
+
+    def omitting(message: Message, key: str, look: int = 0) -> list[Message]:
+        if message.metadata.message_type == "evaluate":
+            return [answer(message, {METRICS: MetricRecord({NUM_EXAMPLES: 9, "loss": 1.0})})]
+        return [answer(message, honest_records(message, key))]
+
+    grid = FakeGrid(KEYS, {"0": omitting})
+    asked = list(strategy.configure_evaluate(1, to_record(MODEL), ConfigRecord(), grid))
+    strategy.aggregate_evaluate(1, grid.send_and_receive(asked))
+    (event,) = notes.of(Examined)
+    served = dict(zip(event.clients, event.columns["served"], strict=True))
+    assert served == {key: int(key) / 10 if key != "0" else None for key in KEYS}

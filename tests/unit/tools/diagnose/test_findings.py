@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from flwr.app import Message
+from forager.benchmarks.attacks import spoiling
 from forager.benchmarks.diagnosed import PLANTED
 from forager.benchmarks.planted_cases import CASES
 from forager.core.tasks import load_task
+from forager.core.wire.arrays import from_record, to_record
+from forager.core.wire.keys import AGREEMENT, ARRAYS, AS_IT_CAME, LOSS, METRICS, PROBED
 from forager.server_app.run_folder import RunFolder, RunFolderError
 from forager.tools.cli.app import main
 from forager.tools.cli.diagnose import examined
@@ -56,6 +61,31 @@ def test_it_says_whose_labels_are_wrong_and_whose_data_changed(tmp_path: Path) -
     assert set(changed) <= {str(number) for number in range(1, 20, 2)}
     assert len(changed) >= 8
     assert set(changed.values()) == {7}
+
+
+LIES: tuple[Any, ...] = (1e300, [0.5, 0.5], None, -1.0)  # of clients 0, 5, 10 and 15
+
+
+def test_clients_that_answer_nonsense_spoil_no_finding(tmp_path: Path) -> None:
+    """Four of twenty: what they claim is left out, and what they did to the bias counts little."""
+
+    def spoil(before: dict[str, Any], reply: Message) -> None:
+        told, lie = reply.content.metric_records[METRICS], LIES[reply.metadata.src_node_id % 4]
+        for name in {LOSS, AGREEMENT, PROBED, AS_IT_CAME}.intersection(told):
+            del told[name]
+            if lie is not None:
+                told[name] = lie
+        if before:
+            after = from_record(reply.content.array_records[ARRAYS])
+            last = list(after)[-1]
+            turned = after[last] + np.eye(len(after[last]), dtype=np.float32)[0]
+            reply.content[ARRAYS] = to_record({**after, last: turned})
+
+    with spoiling("train", spoil), spoiling("evaluate", spoil):
+        (plain, *_) = CASES["plain"].values()
+        lines = findings(seen(tmp_path, seed=7, **_python(plain)))
+    assert not [line for line in lines.values() if line.text.startswith("left out")]
+    assert not found(lines) & {"label skew", "doubtful labels", "own models"}
 
 
 def test_one_client_and_a_few_are_too_few(tmp_path: Path) -> None:

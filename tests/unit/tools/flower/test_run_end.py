@@ -23,7 +23,8 @@ def test_the_next_command_is_about_the_same_data() -> None:
     }
     said = run.suggestions(asked, Path("runs/csv"))
     keys = "task='hf:shop.csv' data.target-column='label' partition='natural' num-clients=4"
-    assert f'compare ios-centred fedavg --goal clients -c "{keys}"' in said
+    row = '"ios-centred ios.share=0.1"'
+    assert f'compare {row} fedavg --goal clients -c "{keys}"' in said
     assert max(map(len, said.splitlines()[1:3])) < 120  # a long command does not push others away
     assert "--goal" not in run.suggestions({"strategy": "cosage"}, Path("runs/csv"))
 
@@ -36,6 +37,18 @@ def test_the_next_command_compares_what_was_run() -> None:
     assert words[2] == "fedavg privacy='local-dp' client-selector='hics'"
     assert words[3] == "fedavg"
     assert parse_candidates(words[2:3])[0].settings == asked
+
+
+def test_the_next_command_can_be_run_as_it_stands() -> None:
+    asked = {
+        **{"strategy": "ode-paper", "privacy": "local-dp"},
+        **{"ode.noise": 1.0, "ode.coordinate": False, "stream.capacity": 5},
+    }
+    said = run.suggestions(asked, Path("runs/one"))
+    (line,) = [line for line in said.splitlines() if " compare " in line]
+    (first, second) = parse_candidates(shlex.split(line)[2:4])
+    assert first.settings == {**asked, "strategy": "ode"}  # without these it would be refused
+    assert second.settings == {"strategy": "ode"}
 
 
 @pytest.mark.parametrize(("reason", "code"), [("completed", 0), (None, run.INTERRUPTED)])
