@@ -19,8 +19,8 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-b
 PACKAGES := core strategies client_app server_app tools benchmarks
 # The package as a wheel has it: the type checker and the import linter go by the file system
 NAMED := $(CURDIR)/.cache/import-name
-# These start real Flower processes, which have deadlines: they run by themselves. They wait for each
-# other most of the time, so that two cores are enough for four files at a time. The longest go first.
+# These start real Flower processes, which have deadlines and wait for each other most of the time:
+# two cores are enough for four files at a time. The longest go first.
 LONG_TESTS := $(patsubst %,tests/%.py,integration/test_flwr_run deployment/test_second_run \
 	deployment/test_deployed integration/test_ray_cluster deployment/test_bad_input deployment/test_own_app \
 	deployment/test_hostile_node deployment/test_three_nodes)
@@ -94,12 +94,22 @@ demo: $(STAMP) ## See a method where it helps: METHOD=forager, cosage, gcfl, ode
 doctor: $(STAMP) ## What works on this machine, and how to fix the rest
 	@$(FORAGER) doctor
 
-# Workers that share cores must not each start threads for all of them.
+# Tests with Flower processes leave about a third of two cores idle, which the others take: by `nice`
+# they get only that. What the first say is kept until they end, not to mix the lines of both.
 test: lint ## Check the code and run all tests, those with real Flower processes and in Chromium too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(FLOWER_TESTS))
-	@if $(HAS_BROWSER); then pages=tests/browser; \
-		else pages=; echo 'Chromium is not installed: the pages are not opened in a browser'; fi; \
-		set -x; $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(FLOWER_TESTS) $$pages
+	@$(HAS_BROWSER) || echo 'Chromium is not installed: the pages are not opened in a browser'
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going test-flower test-others
+
+# Workers that share cores must not each start threads for all of them.
+.PHONY: test-flower test-others
+test-others:
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(FLOWER_TESTS))
+
+test-flower:
+	@mkdir -p .cache; pages=; ! $(HAS_BROWSER) || pages=tests/browser; \
+		$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(FLOWER_TESTS) $$pages \
+			> .cache/test-flower.log 2>&1 || failed=1; \
+		cat .cache/test-flower.log; test -z "$${failed:-}" || { echo 'The tests with Flower processes failed.'; exit 1; }
 
 test-browser: $(STAMP) ## Open the pages in Chromium (root on Debian: installed if missing), sort and hover
 	@$(HAS_BROWSER) || $(GET_BROWSER) || { echo 'Chromium is needed: apt-get install chromium'; exit 1; }
@@ -123,7 +133,13 @@ lint: $(STAMP) ## Check style, types, and that imports only point down
 	@rm -rf $(NAMED) && mkdir -p $(NAMED)/forager/selectors && touch $(NAMED)/forager/selectors/__init__.py
 	@ln -s $(CURDIR)/forager/__init__.py $(addprefix $(CURDIR)/,$(PACKAGES)) $(NAMED)/forager
 	@ln -s $(wildcard $(CURDIR)/selectors/[a-z]*) $(NAMED)/forager/selectors
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-imports
+
+.PHONY: lint-types lint-imports
+lint-types:
 	cd $(NAMED) && $(CURDIR)/$(BIN)/mypy --cache-dir $(CURDIR)/.mypy_cache --config-file $(CURDIR)/pyproject.toml -p forager
+
+lint-imports:
 	cd $(NAMED) && PYTHONPATH=$(NAMED) $(CURDIR)/$(BIN)/lint-imports --config $(CURDIR)/pyproject.toml --no-cache
 
 docs: $(STAMP) ## Build the documentation into site/

@@ -100,7 +100,7 @@ class StreamDevice:
         source = node.get("stream-path") or node.get("stream-source") or ""
         return [self.config.data_selector, str(source)]
 
-    @property
+    @cached_property
     def looks(self) -> bool:
         """Whether the rule must know more of a sample than its label."""
         if self.rule.needs == "value":

@@ -12,12 +12,19 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def _all_finite(values: Sequence[float | None]) -> Sequence[float | None]:
+    """Do so for a column at once: a call per number would be one per client and round."""
+    if all(value is None or math.isfinite(value) for value in values):
+        return values
+    return [_finite(value) for value in values]
+
+
 Round = Annotated[int, Field(ge=0, le=10**6)]  # tables over all rounds must fit into memory
 Count = Annotated[int, Field(ge=0, le=10**15)]
 Clients = Annotated[int, Field(ge=0, le=10**7)]
 Float = Annotated[float, Field(allow_inf_nan=True)]
 Number = Annotated[Float | None, AfterValidator(_finite)]
-Numbers = Sequence[Number]
+Numbers = Annotated[Sequence[Float | None], AfterValidator(_all_finite)]
 
 EVENTS: dict[str, type["Event"]] = {}  # every kind by its name
 

@@ -123,7 +123,7 @@ class FlowerAggregator(Layer):
                 rows = map(_counting_once, rows)
             if counted:
                 rows = (_without_integers(reply, counted) for reply in rows)
-            with _quick_collections():
+            with quick_collections():
                 ask = partial(self._of_replies, server_round)
                 if self.by_entry:
                     arrays, metrics = Pieces(rows, self.federation.folder).aggregate(ask)
@@ -269,8 +269,8 @@ def uniform(replies: Iterable[Message]) -> list[Message]:
 
 
 @contextmanager
-def _quick_collections() -> Iterator[None]:
-    """Exclude existing objects from garbage collection: some strategies collect once per reply."""
+def quick_collections() -> Iterator[None]:
+    """Exclude existing objects from garbage collection: a scan takes as long as several rounds."""
     gc.freeze()
     try:
         yield

@@ -152,6 +152,7 @@ class Roster:
         return self._tags.get(node_id)
 
     @staticmethod
+    @lru_cache(maxsize=4096)
     def nameless(node_id: int) -> str:
         """Return the key that a node has as long as it has sent no name.
 

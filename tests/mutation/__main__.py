@@ -7,11 +7,9 @@ test noticed and those that none did. Which places is drawn with a fixed seed. A
 """
 
 import argparse
-import os
+import importlib.util
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,7 @@ from queue import SimpleQueue
 
 from concerned import ROOT, concerning
 from mutants import Mutant, mutants_of
+from warm import passes
 
 # What tests do not need: environments, caches and results
 LEFT_OUT = (".*", "__pycache__", "*.egg-info", "build", "dist", "runs", "site")
@@ -69,26 +68,17 @@ def survives(mutant: Mutant, tree: Path, tests: Sequence[str], limit: float) -> 
     """Return whether all tests pass with a mutant in a tree; one that hangs does not survive."""
     file = tree / mutant.path
     before = file.read_text()
-    file.write_text(mutant.source)
+    write(file, mutant.source)
     try:
         return passes(tests, tree, limit)
     finally:
-        file.write_text(before)
+        write(file, before)
 
 
-def passes(tests: Sequence[str], tree: Path, limit: float) -> bool:
-    """Return whether tests pass in a tree within some seconds."""
-    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    settings = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    quiet = subprocess.DEVNULL
-    with subprocess.Popen(
-        command, cwd=tree, env=settings, stdout=quiet, stderr=quiet, start_new_session=True
-    ) as process:
-        try:
-            return process.wait(limit) == 0
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # with what it has started
-            return False
+def write(file: Path, source: str) -> None:
+    """Change a file; of two changes within a second Python would not notice the other."""
+    Path(importlib.util.cache_from_source(str(file))).unlink(missing_ok=True)
+    file.write_text(source)
 
 
 def survivors(

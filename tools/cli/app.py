@@ -11,7 +11,7 @@ import typer
 from .options import app as app
 
 _COMMANDS = (
-    *("run", "resume", "diagnose", "compare", "arena", "report", "donors", "predict"),
+    *("run", "diagnose", "compare", "report", "predict"),
     *("demo", "methods", "init", "node", "doctor"),
 )
 

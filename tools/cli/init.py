@@ -8,7 +8,6 @@ from typer import Argument
 
 from .options import command, refused
 
-_TEMPLATE = Path(__file__).parents[1] / "new-app"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # that Flower and Python both accept
 _LONGEST = 32  # of Flower's
 
@@ -32,10 +31,11 @@ def write_app(folder: Path) -> list[Path]:
     """Write the app under the folder's name; return its files."""
     from ..flower.env import PROJECT
 
+    template = PROJECT / "examples" / "new-app"
     names = {"my-federation": folder.name, "my_federation": folder.name.replace("-", "_")}
     texts = {
-        str(file.relative_to(_TEMPLATE)): file.read_text(encoding="utf-8")
-        for file in sorted(_TEMPLATE.rglob("*"))
+        str(file.relative_to(template)): file.read_text(encoding="utf-8")
+        for file in sorted(template.rglob("*"))
         if file.is_file() and "__pycache__" not in file.parts
     }
     texts[".gitignore"] = texts.pop("gitignore")

@@ -1,9 +1,6 @@
 """One federated training in this process: what ``flwr run`` would do, without its processes."""
 
-import gc
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +9,7 @@ from ...core.config import ConfigError, RunConfig, Scalar, default_config, read_
 from ...core.config.combinations import check_simulated
 from ...core.tasks import load_task
 from ...server_app.app import configure_logging, run
+from ...strategies.aggregation.flower_aggregator import quick_collections
 from ..report.history import History
 from .local_grid import LocalGrid
 from .simulated_transport import simulated_devices
@@ -38,7 +36,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
         check_wire=config.local.check_wire,
         devices=simulated_devices(config),
     )
-    with _old_objects_left_alone():
+    with quick_collections():
         folder, reason = run(grid, run_config)
     rows = History.from_events(folder.read_events()).rows
     return LocalResult(folder.path, reason, [{"round": n, **rows[n]} for n in sorted(rows)])
@@ -53,13 +51,3 @@ def check_partitions(config: RunConfig) -> None:
             f"fraction-evaluate = {config.fraction_evaluate}: clients have no test data; set "
             "data.client-test-share, such as 0.2, to hold out a share of theirs"
         )
-
-
-@contextmanager
-def _old_objects_left_alone() -> Iterator[None]:
-    """Keep existing objects out of garbage collection: a scan takes as long as several rounds."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()

@@ -52,7 +52,6 @@ PREDICTABLE = {
     "strategies/layers/selection.py": CHOICE,
     "tools/engine/availability.py": DEVICES,
     "tools/engine/simulated_transport.py": DEVICES,
-    "tools/new-app/my_federation/task.py": DATA,
 }
 
 

@@ -38,3 +38,11 @@ def test_each_set_has_its_own_number_of_clusters() -> None:
     for own, points, parts in zip(found, sets, [2, 5, 3], strict=True):
         assert own.max() == parts - 1
         np.testing.assert_array_equal(own, many_kmeans(points[None], [parts], alone)[0])
+
+
+def test_the_unit_of_length_does_not_matter() -> None:
+    sets = np.random.default_rng(0).normal(size=(3, 40, 2))
+    found = many_kmeans(sets, [5] * 3, np.random.default_rng(1), starts=1)
+    for scale in (2.0**-12, 2.0**12):
+        again = many_kmeans(scale * sets, [5] * 3, np.random.default_rng(1), starts=1)
+        np.testing.assert_array_equal(again, found)

@@ -26,7 +26,7 @@ from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, METRICS
 from forager.strategies.aggregation.flower_aggregator import (
     FlowerAggregator,
-    _quick_collections,
+    quick_collections,
 )
 from forager.strategies.aggregation.fltrust import FLTrust
 from forager.strategies.aggregation.paced import PacedAvg
@@ -88,7 +88,7 @@ def test_equals_flowers_own_strategy(aggregator: str) -> None:
     mine, flowers = stock(aggregator), PAIRS[aggregator]
     for number in (1, 2, 3):
         new, metrics = one_round(mine, ours, FakeGrid(KEYS), number)
-        with _quick_collections():  # q-FedAvg and Bulyan collect garbage once per reply
+        with quick_collections():  # q-FedAvg and Bulyan collect garbage once per reply
             wanted, wanted_metrics = one_round(flowers, theirs, FakeGrid(KEYS), number)
         assert new is not None
         assert wanted is not None
