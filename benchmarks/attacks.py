@@ -94,15 +94,10 @@ def _not_a_number(before: Arrays, after: Arrays) -> Arrays:
     return {name: np.full_like(array, np.nan) for name, array in after.items()}
 
 
-def _lie_about_size(factor: float, times: int) -> Spoil:
-    """Return what scales an update, and says that it is of so many times the samples."""
-
-    def spoil(before: Arrays, reply: Message) -> None:
-        _scaled(factor)(before, reply)
-        metrics = reply.content.metric_records[METRICS]
-        metrics[NUM_EXAMPLES] = times * int(float(str(metrics[NUM_EXAMPLES])))
-
-    return spoil
+def _lie_about_size(before: Arrays, reply: Message) -> None:
+    _scaled(-1)(before, reply)
+    metrics = reply.content.metric_records[METRICS]
+    metrics[NUM_EXAMPLES] = 100 * int(float(str(metrics[NUM_EXAMPLES])))
 
 
 def _replay() -> Any:
@@ -150,10 +145,7 @@ UPDATES: dict[str, Attack | None] = {
     "flipped and boosted a million times": on_training(_scaled(-1e6)),
     "noise as large as the update": on_training(_sending(_noise)),
     "not a number": on_training(_sending(_not_a_number)),
-    "flipped, and claims 100 times the data": on_training(_lie_about_size(-1, 100)),
-    "flipped and boosted ten times, and claims ten times the data": on_training(
-        _lie_about_size(-10, 10)
-    ),
+    "flipped, and claims 100 times the data": on_training(_lie_about_size),
     "labels turned round": poisoned_labels,
     "replays its first reply": _replay,
 }

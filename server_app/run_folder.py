@@ -62,7 +62,7 @@ class RunFolder:
     def create(cls, output_dir: str | Path, name: str = "") -> "RunFolder":
         """Make the folder of a new run, by default named by the time and a random suffix."""
         if name != Path(name).name or name == ".." or "\0" in name:
-            raise RunFolderError(f"name = {name!r} is not allowed: a plain folder name is needed")
+            raise RunFolderError(f"run-name = {name!r} is not allowed: use a name without slashes")
         path = Path(output_dir) / (name or new_name())
         while not name and os.path.lexists(path):
             path = path.with_name(new_name())  # many runs in one second

@@ -31,7 +31,7 @@ from .report.member_charts import last_memberships
 from .trust import check_trusted
 
 _BATCH = 1024
-_LEARNED = "forager_problem"  # of a loaded model: what its run learned
+_LEARNED = "forager_problem"  # of a loaded model: what its run learned, and a target's shape
 
 
 def load_model(
@@ -56,11 +56,11 @@ def load_model(
         names = cohorts_with_models(folder.path)
         there = f"; cohorts with models of their own are {', '.join(names)}" if names else ""
         raise RunFolderError(f"{path} does not exist: a run writes its model when it ends{there}")
-    arrays, problem = _arrays(path), None
+    arrays, learned = _arrays(path), None
     spec = _spec(folder, trust)
     try:
         task = load_task(spec)
-        problem = task.problem
+        learned = task.problem, task.target_shape
         model, expected = task.build_model(), task.input_shape
         if tuple(input_shape) != expected:
             without = (1, *input_shape) == tuple(expected)
@@ -87,7 +87,7 @@ def load_model(
         ) from error
     scaling = scaling_of(spec.scale)
     whole = model if scaling is None else nn.Sequential(ScaledInputs(scaling), model)
-    setattr(whole, _LEARNED, problem)
+    setattr(whole, _LEARNED, learned)
     return whole.eval()
 
 
@@ -178,12 +178,15 @@ def predict(
     for several labels those likelier than not and their probabilities, for numbers the outputs.
     `problem` is what was learned: by default what the run of a loaded model learned.
     """
-    problem = problem or getattr(model, _LEARNED, None) or Classification()
+    known, places = getattr(model, _LEARNED, None) or (Classification(), ())
+    problem = problem or known
     kind = np.int64 if problem.tokens else np.float32
     inputs = torch.from_numpy(np.ascontiguousarray(x, dtype=kind))
     with torch.no_grad():
         parts = [model(inputs[at : at + _BATCH]) for at in range(0, len(inputs), _BATCH)]
     outputs = torch.cat(parts)
+    if isinstance(problem, Segmentation) and places:
+        outputs = problem.classes_second(outputs, outputs.new_empty(len(outputs), *places))
     if isinstance(problem, Classification | Segmentation):
         return outputs.argmax(dim=1).numpy(), outputs.softmax(dim=1).numpy()
     if isinstance(problem, MultiLabel):

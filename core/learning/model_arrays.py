@@ -76,11 +76,18 @@ def travelling(model: nn.Module) -> list[str]:
 
 
 def check_trainable(model: nn.Module) -> None:
-    """Refuse a model in which there is nothing to train."""
+    """Refuse a model in which there is nothing to train, or that cannot be sent."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise TaskError(
             "the model has no trainable parameter: leave requires_grad on for those to be trained"
         )
+    for name, array in read_arrays(model).items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise TaskError(
+                f"the model's array {name!r} holds values that are not finite before training; "
+                "for a constant such as a mask, register_buffer(..., persistent=False) keeps it "
+                "out of the messages"
+            )
 
 
 def load_arrays(model: nn.Module, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -241,8 +241,10 @@ class Examined(Event, name="examined"):
 class SparseUplinkUsed(Event, name="uplink"):
     """Bytes of sparse updates, and of the models that they stand for."""
 
+    of_data = frozenset({"advice"})
     bytes_sparse: Count = 0
     bytes_dense: Count = 0
+    advice: str = ""  # where the updates do not suit the uplink, once
 
 
 class PrivacySpent(Event, name="privacy"):

@@ -33,7 +33,7 @@ class DataFacts:
 def check_data(facts: DataFacts) -> list[str]:
     """Return what may mislead, and what to do about it."""
     found = [
-        _labels_from_one(facts),
+        _labels(facts),
         _whole_numbers(facts),
         *_columns(facts),
         _merged_owners(facts),
@@ -44,8 +44,12 @@ def check_data(facts: DataFacts) -> list[str]:
     return [line for line in found if line]
 
 
-def _labels_from_one(facts: DataFacts) -> str:
-    if facts.kind != "classification" or not facts.targets.size or facts.targets.min() != 1:
+def _labels(facts: DataFacts) -> str:
+    if facts.kind != "classification" or not facts.targets.size:
+        return ""
+    if facts.targets.min() == facts.targets.max():
+        return f"every label is {facts.targets.min()}: there is nothing to learn"
+    if facts.targets.min() != 1:
         return ""
     return (
         f"labels go from 1 to {facts.targets.max()}: class 0 has no sample, but an output of the "
@@ -116,7 +120,7 @@ def _small_tests(facts: DataFacts) -> list[str]:
     none = sum(size == 0 for size in facts.client_tests)
     if none and facts.client_test_share:
         found.append(
-            f"{none} of {len(facts.client_tests)} clients have too few rows to hold out "
+            f"{none} of {len(facts.client_tests)} clients: too few rows to hold out "
             f"data.client-test-share = {facts.client_test_share} of them; raise it"
         )
     single = sum(size == 1 for size in facts.client_tests)
@@ -124,7 +128,7 @@ def _small_tests(facts: DataFacts) -> list[str]:
         numbers = facts.kind == "regression"
         what, instead = ("R2", "mae or rmse") if numbers else ("AUC", "accuracy")
         found.append(
-            f"{single} of {len(facts.client_tests)} clients test on one row, where {what} is "
+            f"{single} of {len(facts.client_tests)} clients: one row of test data, where {what} is "
             f"undefined; raise data.client-test-share or use {instead}"
         )
     return found
@@ -139,6 +143,6 @@ def _missing_classes(facts: DataFacts) -> str:
     if not lacking:
         return ""
     return (
-        f"{lacking} of {len(counts)} clients lack a class; the fewest at a client are {held.min()} "
-        f"of {counts.shape[1]}"
+        f"{lacking} of {len(counts)} clients: a class is missing; the fewest at a client are "
+        f"{held.min()} of {counts.shape[1]}"
     )

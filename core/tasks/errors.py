@@ -116,4 +116,6 @@ def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
     except Exception as error:  # whatever the user's module raises
         plain = isinstance(error, ImportError | AttributeError)
         told = one_line(error) if plain else f"{type(error).__name__}: {one_line(error)}"
+        if module.endswith(".py"):
+            wanted = repr(f"{module.removesuffix('.py').replace('/', '.')}:{attribute}")
         raise TaskError(f"{key} = {name!r} cannot be imported: {told}; use {wanted}") from error

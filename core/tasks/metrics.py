@@ -153,4 +153,4 @@ def check_metrics(metrics: Sequence[Metric]) -> None:
         if name in TAKEN or name.startswith("clients-"):
             raise TaskError(f"metrics: {name!r} is a column of rounds.csv already: rename it")
         if names.count(name) > 1:
-            raise TaskError(f"metrics: {name!r} is there {names.count(name)} times")
+            raise TaskError(f"metrics: {name!r} is named {names.count(name)} times; keep one")

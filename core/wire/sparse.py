@@ -121,6 +121,13 @@ def decode_pairs(data: bytes, size: int | None = None) -> tuple[int, Indices, Fl
     return message.size, indices, values
 
 
+def steepness(data: bytes) -> float:
+    """Return the root mean square of a message's values in units of the smallest; 1: all equal."""
+    values = np.abs(decode_pairs(data)[2].astype(np.float64))
+    least = float(values.min(initial=np.inf))
+    return float(np.sqrt(np.mean(values**2))) / least if 0 < least < np.inf else np.inf
+
+
 def _top_k(rows: Floats, k: int) -> Indices:
     """Return the increasing indices of each row's ``k`` entries of largest magnitude."""
     count, size = rows.shape

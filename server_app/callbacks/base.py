@@ -87,7 +87,10 @@ def _loaded(name: str) -> Make:
         make: Make = attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
         told = (advice(error) if isinstance(error, ImportError) else "") or str(error)
-        raise ConfigError(f"run config: callbacks = {name!r}: {told}") from error
+        raise ConfigError(
+            f"run config: callbacks = {name!r}: {told}; use module:attribute, or one of "
+            f"{', '.join(SHIPPED)}"
+        ) from error
     if not callable(make):
         raise ConfigError(
             f"run config: callbacks = {name!r}: expected a class or function that takes the run "

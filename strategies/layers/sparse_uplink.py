@@ -24,6 +24,8 @@ from .base import Layer, Outcome
 
 _log = logging.getLogger("forager")
 
+_ROUNDS, _STEEP = 5, 1.5  # first rounds that tell; mean of their steepness that suits top-k
+
 Floats = NDArray[Any]
 Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes of arrays
 
@@ -37,6 +39,8 @@ class SparseUplink(Layer):
         self.values = values
         self.asked: dict[str, Any] = {DENSITY: density, VALUES: values}  # what messages say
         self._sparse = self._dense = 0  # bytes of this round
+        self._whole = False  # whether the log says that models are sent whole
+        self._steepness: dict[int, float] = {}  # of one update per round
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
@@ -53,7 +57,8 @@ class SparseUplink(Layer):
         told = sum(map(value_bytes, self.asked.values()))
         if self.most_bytes(sizes) + told < record_bytes(arrays):
             config.update(self.asked)
-        elif server_round == 1:
+        elif not self._whole:
+            self._whole = True
             _log.info("clients send whole models: the model is too small for a shorter uplink")
         return super().configure_train(server_round, arrays, config, grid)
 
@@ -70,9 +75,26 @@ class SparseUplink(Layer):
         finally:
             self.federation.note(
                 SparseUplinkUsed(
-                    round=server_round, bytes_sparse=self._sparse, bytes_dense=self._dense
+                    round=server_round,
+                    bytes_sparse=self._sparse,
+                    bytes_dense=self._dense,
+                    advice=self._advice(server_round),
                 )
             )
+
+    def _advice(self, server_round: int) -> str:
+        """Return what to do if the changes that are sent are hardly larger than the others."""
+        known, times = self._steepness, sum(self._steepness.values()) / _ROUNDS
+        if len(known) != _ROUNDS or server_round not in known or times >= _STEEP:
+            return ""
+        told = (
+            f"the sparse uplink may slow training: the changes sent are {times:.1f} times the "
+            "smallest of them, so those left out are hardly smaller; uplink='int8' (a byte per "
+            "entry) and 'dense' leave out none"
+        )
+        if not self.federation.discreet:
+            _log.warning(told)
+        return told
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Put dense models in place of sparse updates."""
@@ -108,8 +130,12 @@ class SparseUplink(Layer):
         self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
         self._dense += sum(model.bytes for model in kept)
         if kept:
+            first = payloads[min(payloads.keys() - wrong.keys())]
+            self._steepness.setdefault(server_round, self.steepness(first))
             sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound
+
+    steepness = staticmethod(sparse.steepness)
 
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
@@ -128,6 +154,8 @@ class SparseUplink(Layer):
 
 class Int8Uplink(SparseUplink):
     """Decode updates of one byte per entry."""
+
+    steepness = staticmethod(lambda data: np.inf)  # nothing is left out
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":

@@ -72,7 +72,7 @@ def test_a_run_says_what_it_found_and_whose_data_are_whose(
         "column 'income' " in line and "set data.scale = 'standard'" in line
         for line in found["findings"]
     )
-    assert any("1 of 3 clients test on one row" in line for line in found["findings"])
+    assert any("1 of 3 clients: one row of test data" in line for line in found["findings"])
     assert [line for line in said if line.startswith("data: ")] == [
         f"data: {line}" for line in found["findings"]
     ]

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperArgument, TyperCommand
+from typer.utils import get_params_from_function
 
 if TYPE_CHECKING:
     from ...core.config import Scalar
@@ -46,11 +48,23 @@ TrustOption = Annotated[
 ]
 
 
+class _Command(TyperCommand):
+    """A command whose arguments keep their help texts: typer 0.20 loses them with click 8.5."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        assert self.callback is not None
+        declared = get_params_from_function(self.callback)
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                param.help = declared[str(param.name)].default.help
+
+
 def command(*examples: tuple[str, str]) -> Callable[[Run], Run]:
     """Make a function a command whose help ends with what people type, and why."""
     shown = [f"[dim]# {why}[/dim]\n\n{line}" for line, why in examples]
     epilog = "\n\n".join(["[bold]Examples[/bold]", *shown])
-    return lambda run: app.command(epilog=epilog)(_errors_in_words()(run))
+    return lambda run: app.command(cls=_Command, epilog=epilog)(_errors_in_words()(run))
 
 
 def refused(message: str) -> typer.Exit:

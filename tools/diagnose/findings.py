@@ -48,7 +48,7 @@ def findings(seen: RunEvidence, target: float | None = None) -> dict[str, Findin
         try:
             found[name] = part(seen)
         except CannotTell as reason:
-            found[name] = Finding(f"cannot be told: {reason}")
+            found[name] = Finding(f"unknown: {reason}")
         except Exception as error:  # whatever clients sent: the other parts go on
             found[name] = Finding(f"left out: {type(error).__name__}: {error}")
     return found

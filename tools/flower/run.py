@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ...core.config import Scalar, default_config, read_config
 from ...core.config.overrides import toml_value
-from ...core.config.reading import name_now
+from ...core.config.reading import fill_axes, name_now
 from ...core.methods.catalogue import AXES, all_settings
 from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
@@ -195,14 +195,16 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     }
     config = read_config({**default_config(), **run_config})
     goal = " --goal clients" if config.cohorts != "none" else ""  # what the run was judged by
+    preset = fill_axes(config.strategy, {})
     own = {key: name_now(str(v)) if key in AXES else v for key, v in run_config.items() if v != ""}
+    own = {key: value for key, value in own.items() if preset.get(key) != value}
     parts = [f"{key}={toml_value(v)}" for key, v in own.items() if _is_of_the_strategy(key)]
     row = f'"{" ".join([strategy, *parts])}"' if parts else strategy
     other = strategy if any(_is_of_the_strategy(key) for key in own if key in AXES) else other
     lines = {
         f"{program} report{which} --open": "open the report of this run",
         f"{program} demo {demo}": "a method on data where it helps, and its baseline",
-        run_command(same, f"{program} compare {row} {other}{goal}"): "or is it chance?",
+        run_command(same, f"{program} compare {row} {other}{goal}"): "better, or by chance?",
     }
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())

@@ -142,6 +142,8 @@ class History:
                 spared = event.bytes_dense - event.bytes_sparse
                 self._spared[current] = self._spared.get(current, 0) + spared
                 self.rows.setdefault(current, {})
+                if event.advice:
+                    self._note(current, event)
             case Quarantined():
                 self._quarantined(current, event)
             case Evaluated() if event.cohorts is not None and event.where != "clients":

@@ -131,6 +131,7 @@ def _pictures(history: History) -> tuple[str, str, list[Plot]]:
 def _words(history: History) -> str:
     told = [
         story.own_data_sentence(history),
+        story.uplink_sentence(history),
         story.trouble_sentence(history) if history.problems else "",
         cohort_charts.cohorts_sentence(history),
         coreset_charts.coresets_sentence(history),

@@ -5,7 +5,7 @@ from html import escape
 from statistics import median
 
 from ...core.config.run_config import AXIS_DEFAULTS
-from ...core.log.events import Decided, InputsScaled, PrivacySpent
+from ...core.log.events import Decided, InputsScaled, PrivacySpent, SparseUplinkUsed
 from ...core.methods.catalogue import presets
 from ...core.tasks.metrics import label, title, written
 from .formatting import data_size, duration, jain_index, percent, plural
@@ -171,6 +171,12 @@ def _instead(history: History) -> str:
     rows = history.rows.values()
     dense = sum(row.get("bytes-up-dense", row.get("bytes-up", 0)) for row in rows)
     return f"(as whole models: {data_size(dense)})"
+
+
+def uplink_sentence(history: History) -> str:
+    """Say what else to send, where the updates do not suit a sparse uplink."""
+    told = [event.advice for events in history.noted(SparseUplinkUsed).values() for event in events]
+    return f"{told[0][0].upper()}{told[0][1:]}." if told else ""
 
 
 def participation_sentence(history: History) -> str:

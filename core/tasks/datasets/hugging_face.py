@@ -94,10 +94,11 @@ def _opened(name: str, spec: TaskSpec) -> Dataset | DatasetDict:
     except TaskError:
         raise
     except Exception as error:  # its own, of the network, of the files: all are reported by name
+        if "no data" in str(error) or (place.is_file() and not place.stat().st_size):
+            raise TaskError(f"{name}: there are no rows in it") from error
         what = "" if place.exists() else "there is no such file or folder here, and as a data set "
         raise TaskError(
             f"{name}: {what}it could not be read: {type(error).__name__}: {one_line(error)[:300]}"
-            + (" Has it no rows?" if "no data" in str(error) else "")
         ) from error
 
 
@@ -213,8 +214,12 @@ def _values(data: Dataset, name: str) -> NDArray[Any]:
         )
     column = np.stack(values) if values else np.zeros((0, 1), dtype=np.float32)
     if column.dtype.kind not in "fiub":
-        what = (
-            f"holds text, such as {str(column[0])!r}" if column.dtype.kind == "U" else column.dtype
+        text, empty = column.dtype.kind == "U", [v.dtype.kind == "O" for v in values]
+        what = f"holds text, such as {str(column[0])!r}" if text else f"holds {column.dtype}"
+        if any(empty):
+            what = f"row {empty.index(True) + 1} is empty; fill it or remove the row"
+        raise TaskError(
+            f"column {name!r}: {what}; inputs must be numbers or images: choose columns with "
+            "data.input-columns"
         )
-        raise TaskError(f"column {name!r}: {what}; inputs must be numbers or images")
     return column

@@ -49,8 +49,8 @@ class Segmentation(Problem):
                 "the model or of the task"
             )
 
-    def _classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return outputs as (n, classes, ...)."""
+    def classes_second(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return outputs as (n, classes, ...); an error if they do not fit the targets."""
         fits = _readings(outputs, targets)
         if not fits or self.classes_last not in (None, *fits):
             raise TaskError(
@@ -63,7 +63,7 @@ class Segmentation(Problem):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the mean cross-entropy over each sample's places."""
-        outputs = self._classes_second(outputs, targets)
+        outputs = self.classes_second(outputs, targets)
         each = functional.cross_entropy(outputs, targets, reduction="none", ignore_index=IGNORED)
         counted = (targets != IGNORED).flatten(1).sum(1).clamp(min=1)
         return each.flatten(1).sum(1) / counted
@@ -91,7 +91,7 @@ class Segmentation(Problem):
 
     def predictions(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the likeliest class, the probabilities, and the truth at every place."""
-        outputs = self._classes_second(outputs, targets)
+        outputs = self.classes_second(outputs, targets)
         scores = torch.softmax(outputs, 1).movedim(1, -1).flatten(0, -2)
         truth = targets.flatten()
         counted = truth != IGNORED

@@ -82,7 +82,7 @@ def test_what_they_raise_never_ends_a_run(tmp_path: Path, said: list[str]) -> No
     ("text", "reason"),
     [
         ("mlfow", "expected module:attribute, or one of mlflow, prometheus, tensorboard, wandb"),
-        ("nowhere.at.all:It", "No module named 'nowhere'"),
+        ("nowhere.at.all:It", "No module named 'nowhere'; use module:attribute, or one of"),
         ("json:nothing", "no attribute 'nothing'"),
         ("json:__name__", "expected a class or function that takes the run folder, found str"),
     ],

@@ -37,7 +37,7 @@ def test_an_existing_name_is_refused_but_can_be_opened(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "../x", "/", "a\0"])
 def test_a_name_that_is_a_path_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunFolderError, match="name = "):
+    with pytest.raises(RunFolderError, match="run-name = "):
         RunFolder.create(tmp_path / "runs", name)
     assert not (tmp_path / "x").exists()
 

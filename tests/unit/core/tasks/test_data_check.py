@@ -28,6 +28,7 @@ def test_sound_data_are_not_talked_about() -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
+        ({"targets": 0 * LABELS}, "every label is 0: there is nothing to learn"),
         ({"targets": LABELS + 1}, "labels go from 1 to 3: .* subtract 1"),
         (
             {"kind": "regression", "kind_chosen": False, "targets": LABELS[:, None] * 1.0},
@@ -42,15 +43,18 @@ def test_sound_data_are_not_talked_about() -> None:
         ({"test_size": 1}, "the server tests on one row"),
         (
             {"client_tests": [0, 4, 0], "client_test_share": 0.02},
-            "2 of 3 clients have too few rows to hold out data.client-test-share = 0.02 of them",
+            "2 of 3 clients: too few rows to hold out data.client-test-share = 0.02 of them",
         ),
-        ({"client_tests": [1, 4, 1]}, "2 of 3 clients test on one row, where AUC is"),
+        ({"client_tests": [1, 4, 1]}, "2 of 3 clients: one row of test data, where AUC is"),
         (
             {"kind": "regression", "client_tests": [1, 4, 1]},
-            "one row, where R2 is undefined; raise data.client-test-share or use mae or rmse",
+            "one row of test data, where R2 is undefined; raise data.client-test-share or use mae",
         ),
         ({"owners": 25, "client_tests": [3] * 10}, "25 owners share 10 clients; set num-clients"),
-        ({"class_counts": [[3, 0, 0], [1, 1, 1]]}, "1 of 2 clients lack a class; .* are 1 of 3"),
+        (
+            {"class_counts": [[3, 0, 0], [1, 1, 1]]},
+            "1 of 2 clients: a class is missing; .* are 1 of 3",
+        ),
         (
             {"tests_are_owners": True, "client_test_share": 0.2},
             "data.client-test-share = 0.2 is not used",
@@ -89,7 +93,7 @@ def test_a_task_knows_the_names_of_its_clients_and_what_misleads(tmp_path: Path)
     lines = task.findings(3)
     assert any(line.startswith("labels go from 1 to 2") for line in lines)
     assert any("4 owners share 3 clients" in line for line in lines)
-    assert any("1 of 4 clients test on one row" in line for line in task.findings(4))
+    assert any("1 of 4 clients: one row of test data" in line for line in task.findings(4))
     assert task.findings(0) == [line for line in lines if line.startswith("labels")]
     spread = load_task(clinics(tmp_path, partition="iid"))
     assert spread.client_names(4) == []

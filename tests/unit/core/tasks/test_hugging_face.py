@@ -151,8 +151,10 @@ def test_clients_of_a_table_hold_out_what_the_run_says(tmp_path: Path) -> None:
     ("text", "expected"),
     [
         ("a;b;label\n1;2;0\n", "use one of a;b;label; separate columns by commas"),
-        ("a,b,label\n", "Has it no rows?"),
+        ("a,b,label\n", "there are no rows in it"),
+        ("", "there are no rows in it"),
         ("a,b,label\nx,2,0\ny,3,1\n", "column 'a': holds text, such as 'x'; inputs must be"),
+        ("a,b,label\n0,2,0\n1,,1\n", "column 'b': row 2 is empty; fill it or remove the row"),
     ],
 )
 def test_a_table_that_cannot_be_used_says_why(tmp_path: Path, text: str, expected: str) -> None:

@@ -321,6 +321,7 @@ def test_own_data_as_raw_data_or_dict(own_module):
     ("task", "expected"),
     [
         ("no_such_module:data", "cannot be imported"),
+        ("a_users_module.py:mapping", "use 'a_users_module:mapping'"),
         ("a_users_module:nothing", "cannot be imported"),
         ("a_users_module:number", "a function"),
         ("a_users_module:listing", "returned list"),

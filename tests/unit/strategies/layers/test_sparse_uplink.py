@@ -25,6 +25,8 @@ from forager.strategies.build import build_strategy
 from forager.strategies.federation.roster import Roster
 from forager.strategies.layers.base import Layer
 from forager.strategies.layers.sparse_uplink import SparseUplink
+from forager.tools.report.history import History
+from forager.tools.report.story import uplink_sentence
 
 KEYS = [str(i) for i in range(8)]
 BAD = "3"
@@ -238,3 +240,32 @@ def test_a_dense_reply_is_taken_as_it_is() -> None:
         from_record(wanted)["layer.weight"],  # type: ignore[arg-type]
         rtol=1e-5,
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "advised"),
+    [((1.0, 1.1), True), ((0.0, 1.0), False), ((0.0, 0.0), False)],
+    ids=["as large as the others", "steep", "zero"],
+)
+def test_changes_of_equal_size_do_not_suit_top_k(
+    sizes: tuple[float, float], advised: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def behave(message: Message, key: str, look: int) -> list[Message]:
+        rng = np.random.default_rng(int(key))
+        change = rng.uniform(*sizes, size=FLOATS) ** 3 * rng.choice([-1, 1], size=FLOATS)
+        payload = sparse.encode(change.astype(np.float32), 6)
+        return with_payload(ConfigRecord({PAYLOAD: payload}))(message, key, look)
+
+    layer, notes = stack(density=0.4)
+    grid = FakeGrid(KEYS, dict.fromkeys(KEYS, behave))
+    with caplog.at_level("WARNING", "forager"):
+        rounds(layer, to_record(small_model()), grid, range(1, 8))
+    told = [event.advice for event in notes.of(SparseUplinkUsed) if event.advice]
+    assert len(told) == advised
+    assert caplog.messages.count("".join(told)) == advised
+    if advised:
+        assert "uplink='int8' (a byte per entry) and 'dense' leave out none" in told[0]
+        used = {"event": "uplink", "round": 5, "bytes_sparse": 1, "bytes_dense": 2}
+        history = History.from_events([{**used, "advice": told[0]}, {**used, "round": 6}])
+        assert uplink_sentence(history) == f"T{told[0][1:]}."
+        assert told[0] not in SparseUplinkUsed(advice=told[0]).without_data().to_dict().values()

@@ -58,3 +58,15 @@ def test_a_tiny_model_is_trained_as_with_the_dense_uplink(uplink: str) -> None:
         for name in (uplink, "dense")
     )
     np.testing.assert_array_equal(got["layer.bias"], wanted["layer.bias"])
+
+
+@pytest.mark.parametrize("uplink", ["top-k", "compact", "int8"])
+def test_that_models_are_sent_whole_is_said_once(
+    uplink: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layer = stack(uplink)
+    tiny = to_record({"bias": np.zeros(4, np.float32)})
+    with caplog.at_level("INFO", "forager"):
+        for _ in range(3):  # a first round that is tried again
+            list(layer.configure_train(1, tiny, ConfigRecord(), FakeGrid(KEYS)))
+    assert sum("clients send whole models" in line for line in caplog.messages) == 1

@@ -320,6 +320,17 @@ def test_numbers_and_texts_are_predicted_and_judged_by_their_own_metrics(
         assert np.allclose(predicted(model, test.x.numpy())[0], answers[column])
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("node", "HOST:PORT of the server's SuperLink"), ("report", "the newest in runs/ by default")],
+)
+def test_help_says_what_arguments_are(
+    command: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--help"]) == 0
+    assert words in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_predict_says_which_file_it_needs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("table.csv").write_text("a,b\n1,2\n")
     np.save("plain.npy", np.zeros((2, 2)))
@@ -363,3 +374,49 @@ def test_a_client_is_predicted_for_by_the_model_of_its_cohort(
     assert "cohorts 0.0, 0.1 have their own" in capsys.readouterr().out
     assert main(["predict", "one", "new.npz", "--client", "nobody"]) == REFUSED
     assert "has no client 'nobody'" in capsys.readouterr().err
+
+
+def test_a_text_model_with_its_classes_last_is_predicted_along_the_right_axis(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "letters.py").write_text(LETTERS)
+    keys = "strategy='fedavg' num-clients=2 num-server-rounds=1 report=false run-name='one'"
+    assert main(["run", "--local", "-c", f"task='letters:Letters' {keys}"]) == 0
+    x = np.arange(15).reshape(3, 5) % 5
+    np.savez("new.npz", x=x, y=(x + 1) % 5)
+    assert main(["predict", "one", "new.npz", "--trust", "--out", "answers.npz"]) == 0
+    assert "accuracy: 100.0 %" in capsys.readouterr().out
+    with np.load("answers.npz") as answers:
+        np.testing.assert_array_equal(answers["classes"], (x + 1) % 5)
+        assert answers["probabilities"].argmax(axis=1).tolist() == ((x + 1) % 5).tolist()
+
+
+LETTERS = """
+import numpy as np
+import torch
+from forager import NextToken
+from torch import nn
+
+
+class Next(nn.Module):
+    classes_last = True  # both axes are 5 long
+
+    def __init__(self):
+        super().__init__()
+        self.scores = nn.Parameter(10 * torch.eye(5).roll(1, 1))
+
+    def forward(self, x):
+        return self.scores[x]
+
+
+class Letters(NextToken):
+    def client_data(self, client, clients):
+        x = np.tile(np.arange(5), (8, 1))
+        return x, (x + 1) % 5
+
+    def server_data(self):
+        return self.client_data(0, 1)
+
+    def model(self):
+        return Next()
+"""

@@ -101,7 +101,7 @@ def test_one_client_and_a_few_are_too_few(tmp_path: Path) -> None:
 def test_numbers_as_targets_have_skew_and_no_doubtful_labels(tmp_path: Path) -> None:
     lines = findings(seen(tmp_path, 4, task="diabetes", learning_rate=0.05, num_clients=10))
     assert lines["label skew"].text.removeprefix("none: ").startswith("targets differ")
-    assert lines["doubtful labels"].text == "cannot be told: samples have no classes"
+    assert lines["doubtful labels"].text == "unknown: samples have no classes"
 
 
 def test_without_held_out_or_clean_data_it_says_what_it_cannot_decide(tmp_path: Path) -> None:

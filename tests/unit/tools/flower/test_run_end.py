@@ -37,6 +37,8 @@ def test_the_next_command_compares_what_was_run() -> None:
     assert words[2] == "fedavg privacy='local-dp' client-selector='hics'"
     assert words[3] == "fedavg"
     assert parse_candidates(words[2:3])[0].settings == asked
+    same = run.suggestions({"strategy": "fedavg", "uplink": "dense"}, Path("runs/one"))
+    assert " compare fedavg cosage" in same  # not with itself
 
 
 def test_the_next_command_can_be_run_as_it_stands() -> None:

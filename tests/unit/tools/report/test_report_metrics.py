@@ -135,7 +135,7 @@ def test_names_that_could_not_be_told_apart_are_refused() -> None:
         ([], "there is none"),
         (["bytes-up"], "'bytes-up' is a column of rounds.csv already"),
         (["clients-mae"], "is a column"),
-        (["mae", "mae"], "'mae' is there 2 times"),
+        (["mae", "mae"], "'mae' is named 2 times; keep one"),
         (["Mean Error"], "'Mean Error' is not a name"),
     ]:
         with pytest.raises(TaskError, match=words):
