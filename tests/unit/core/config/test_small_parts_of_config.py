@@ -40,5 +40,5 @@ def test_flattened_of_run_config():
 
 @pytest.mark.parametrize("value", [[], [1], {}])
 def test_a_value_that_is_a_list_or_a_table_is_refused(value):
-    with pytest.raises(ConfigError, match="task = .*: must be text, a number, true or false"):
+    with pytest.raises(ConfigError, match=r"task = .*: must be text, a number, true or false"):
         read_config({"task": value})
