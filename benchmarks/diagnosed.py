@@ -63,22 +63,33 @@ def _forecasts(seen: RunEvidence) -> dict[str, float]:
     return {"found forecasts": told, f"found {_HOLD}": held}
 
 
+def planted_cells(results: Results) -> list[str]:
+    """Return the cells in which something is planted, or nothing."""
+    return [name for name in results.cells if not name.endswith("long")]
+
+
+def found_right(results: Results, cell: str) -> int:
+    """Return in how many runs of a cell the planted was found, or nothing where nothing is."""
+    wanted = PLANTED[cell.split(": ")[1]]
+    rows = [record.rows[-1] for record in results.runs[cell].values()]
+    return sum(bool(row[f"found {wanted}"]) if wanted else not any(_found(row)) for row in rows)
+
+
 def tables(results: Results) -> str:
     """Return the tables of the page."""
     rows = [
         "| data | planted | found | also found, in how many runs |",
         "| --- | --- | --- | --- |",
     ]
-    for cell in (name for name in results.cells if not name.endswith("long")):
-        runs = [record.rows[-1] for record in results.runs[cell].values()]
+    for cell in planted_cells(results):
         data, planted, way = cell.split(": ")
-        wanted = PLANTED[planted]
         found: Counter[str] = Counter()
-        for row in runs:
+        for row in (record.rows[-1] for record in results.runs[cell].values()):
             found.update(name for name in PARTS if row.get(f"found {name}"))
-        right = found[wanted] if wanted else sum(not any(_found(row)) for row in runs)
+        right = f"{found_right(results, cell)} of {len(results.runs[cell])}"
+        wanted = PLANTED[planted]
         others = ", ".join(f"{name} {count}" for name, count in found.items() if name != wanted)
-        rows.append(f"| {data} | {planted}: {way} | {right} of {len(runs)} | {others} |")
+        rows.append(f"| {data} | {planted}: {way} | {right} | {others} |")
     long: list[Any] = [
         r.rows[-1] for name, c in results.runs.items() if "long" in name for r in c.values()
     ]

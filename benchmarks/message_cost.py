@@ -62,6 +62,28 @@ def cpu_of(command: Sequence[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+# Forks as docker/lean/flower-superexec does, and prints the seconds of CPU of a copy.
+_FORKS = """
+import os, resource, runpy, sys
+clientapp = runpy.run_path(sys.argv[1])["beside"]("flwr-clientapp").program()
+count, sys.argv = int(sys.argv[2]), ["flwr-clientapp", "--help"]
+for _ in range(count):
+    if os.fork() == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        clientapp()
+    os.wait()
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print((used.ru_utime + used.ru_stime) / count)
+"""
+
+
+def cpu_of_fork(repeats: int) -> float:
+    """Return the seconds of CPU of a copy of the process that is ready, which starts and ends."""
+    command = [sys.executable, "-c", _FORKS, str(LEAN.with_name("flower-superexec")), str(repeats)]
+    done = subprocess.run(command, check=True, cwd=PROJECT, capture_output=True, text=True)
+    return float(done.stdout)
+
+
 def worker_of(state: Path) -> Path | None:
     """Return where the system tells of the resident worker of a device, if there is one."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -114,6 +136,7 @@ def processes(repeats: int) -> None:
     for kind in (_NOTHING, *KINDS):
         rows.append([kind, *(f"{statistics.median(found[kind, way]):.2f}" for way in ways)])
     print(Table(rows).markdown())
+    print(f"\nnone, as a copy of the process that is ready: {cpu_of_fork(10 * repeats):.2f}")
 
 
 def _answering(program: Path, kind: str, node: Mapping[str, Any]) -> list[str]:

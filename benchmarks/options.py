@@ -1,20 +1,26 @@
 """Options with and without: what each brings and costs, over seeds.
 
-``python -m forager.benchmarks.options budget`` (or ``uplink``, ``time``) prints a row per setting.
+``python -m forager.benchmarks.options budget`` (or ``uplink``, ``time``, ``sites``, ``best``,
+``value``) prints a row per setting.
 ``time --speeds devices.npz`` takes the speeds of real devices: arrays ``computation`` (milliseconds
 per sample) and ``communication_kbps``, of which each seed draws some.
 """
 
 import argparse
+import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from statistics import mean, stdev
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from statistics import mean, median, stdev
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
 
-from ..core.log.events import Exchanged, PrivacySpent, as_events
+from ..core.config import read_config
+from ..core.log.events import Contributed, Exchanged, PrivacySpent, RoundFinished, as_events
+from ..core.tasks import load_task
 from ..server_app.run_folder import RunFolder
 from ..tools.engine.local import run_local
 from ..tools.engine.simulated_transport import DeviceSpeeds
@@ -40,6 +46,22 @@ UPLINKS: dict[str, Settings] = {
     "dense, downlink changes": {"downlink": "changes"},
     "int8, downlink changes": {"uplink": "int8", "downlink": "changes"},
 }
+_LIARS: Settings = {"corruption.clients": 0.2}  # a fifth trains on random labels
+SITES: dict[str, Settings] = {
+    "mean": {},
+    "weighting uniform": {"weighting": "uniform"},
+    "median": {"aggregator": "median"},
+    "multi-krum": {"aggregator": "multi-krum"},
+    "clipped-mean": {"aggregator": "clipped-mean"},
+    "fltrust": {"aggregator": "fltrust"},
+}
+_NOISY: Settings = {"noise": "closed-set", "corruption.rate": 0.4, "local-epochs": 10}
+BESTS: dict[str, Settings] = {
+    "fedavg, right labels": {"local-epochs": 10},
+    "fedavg, two fifths of the labels wrong": _NOISY,
+    "gcfl, two fifths of the labels wrong": {**_NOISY, "strategy": "gcfl"},
+}
+VALUES: dict[str, Settings] = {"without": _LIARS, "with": {**_LIARS, "leave-one-out": True}}
 _CORESETS: Settings = {"work": "coreset-by-speed", "data-selector": "crust"}
 WAYS: dict[str, Settings] = {
     "wait for all": {},
@@ -71,6 +93,65 @@ def plain(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
     forms = ("{:.0f}", "{:.2f}", "{:,.0f}", "{:,.0f}")
     told = [form.format(mean(own)) for form, own in zip(forms, columns, strict=False)]
     return [title, *told, _spread(columns[-1], 3)]
+
+
+def among_sites(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return the accuracy of honest sites of unequal size, and with a fifth on random labels."""
+    row = [title]
+    for more in ({}, _LIARS):
+        found = [_last({**settings, **more, "seed": seed}) for seed in seeds]
+        row.append(_spread(found, 3))
+    return row
+
+
+def best_and_last(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return the accuracy of the last and of the best model, and the round of the best."""
+    found = []
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            asked = {**COMMON, "evaluate-every": 1, **settings, "seed": seed}
+            result = run_local({**asked, "output-dir": folder})
+            with safe_open(RunFolder.open(result.folder).best_path(), "numpy") as file:
+                best = json.loads(file.metadata()["best"])
+            found.append((result.rounds[-1]["accuracy"], best["value"], best["round"]))
+    last, most, when = zip(*found, strict=True)
+    return [title, _spread(last, 3), _spread(most, 3), ", ".join(map(str, when))]
+
+
+def valued(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return the seconds of a round, the accuracy, and who has the lowest values."""
+    seconds, accuracies, found = [], [], []
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            config = {**COMMON, **settings, "seed": seed, "output-dir": folder}
+            result = run_local(config)
+            events = list(as_events(RunFolder.open(result.folder).read_events()))
+        seconds.append(median(e.seconds or 0.0 for e in events if isinstance(e, RoundFinished)))
+        accuracies.append(float(result.rounds[-1]["accuracy"]))
+        spared: dict[str, float] = defaultdict(float)
+        for event in events:
+            if isinstance(event, Contributed):
+                for client, value in zip(event.clients, event.values, strict=False):
+                    spared[client] += value or 0.0
+        if spared:
+            liars, lowest = _liars(config), sorted(spared, key=lambda key: spared[key])
+            found.append(len(liars & {int(key) for key in lowest[: len(liars)]}) / len(liars))
+    told = f"{mean(found):.0%}" if found else "-"
+    return [title, f"{1000 * mean(seconds):.0f}", _spread(accuracies, 3), told]
+
+
+def _liars(settings: Settings) -> set[int]:
+    """Return the clients that train on random labels."""
+    config = read_config(dict(settings))
+    task, count = load_task(config.task_spec()), config.num_clients
+    right = [task.client_data(i, count).clean.float().mean() for i in range(count)]
+    return {number for number, share in enumerate(right) if share < 0.5}
+
+
+def _last(settings: Settings) -> float:
+    with tempfile.TemporaryDirectory() as folder:
+        result = run_local({**COMMON, **settings, "output-dir": folder})
+        return float(result.rounds[-1]["accuracy"])
 
 
 def timed(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
@@ -107,25 +188,33 @@ def measured_speeds(path: str) -> Iterator[None]:
         DeviceSpeeds.drawn = drawn  # type: ignore[method-assign]
 
 
+Measure = Callable[[str, Settings, Sequence[int]], list[str]]
+_PLAIN = ["setting", "rounds", "epsilon", "bytes up", "bytes down", "accuracy"]
+_LIARS_ARE = "of the clients with random labels, among as many of the lowest values"
+TABLES: dict[str, tuple[list[str], Measure, dict[str, Settings]]] = {
+    "budget": (_PLAIN, plain, BUDGETS),
+    "uplink": (_PLAIN, plain, UPLINKS),
+    "sites": (["how", "all honest", "a fifth with random labels"], among_sites, SITES),
+    "best": (["run", "last model", "best model", "its rounds"], best_and_last, BESTS),
+    "value": (["leave-one-out", "ms a round", "accuracy", _LIARS_ARE], valued, VALUES),
+}
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["budget", "uplink", "time"])
+    parser.add_argument("what", choices=[*TABLES, "time"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--speeds", default="", help="an .npz file with the speeds of devices")
     options = parser.parse_args()
     seeds = range(options.seeds)
     if options.what == "time":
         heads = ["how", f"simulated s to {100 * TARGET:.0f} %", "updates used", "reached"]
-        if options.speeds:
-            with measured_speeds(options.speeds):
-                rows = [timed(*way, seeds) for way in WAYS.items()]
-        else:
+        with measured_speeds(options.speeds) if options.speeds else nullcontext():
             rows = [timed(*way, seeds) for way in WAYS.items()]
     else:
-        heads = ["setting", "rounds", "epsilon", "bytes up", "bytes down", "accuracy"]
-        chosen = BUDGETS if options.what == "budget" else UPLINKS
-        rows = [plain(*each, seeds) for each in chosen.items()]
+        heads, measure, chosen = TABLES[options.what]
+        rows = [measure(*each, seeds) for each in chosen.items()]
     print(Table([heads, *rows]).markdown())
 
 

@@ -3,7 +3,8 @@
 Zhang et al., 2023: *Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning
 via Class-Imbalance Reduction*. How unbalanced the pooled data of a set M are is its quadratic
 class-imbalance degree, ``QCID(M) = sum_b (share of class b - 1/B)^2``. Clients are drawn one after
-the other, each the likelier the more balanced the set is with it (section 3.3).
+the other, each the likelier the more balanced the set is with it. The paper wants exponents that
+grow with the size of the set; those here, 1, 2, 3, ..., are those of public implementations.
 
 The paper has the server learn scalar products of label counts under homomorphic encryption. Here it
 is told the counts, which only simulated clients do.

@@ -135,6 +135,23 @@ def test_a_run_goes_on_before_where_its_devices_are(federation, played):
     assert_same(model(second), model(first))
 
 
+def test_options_that_change_messages_or_the_work_of_clients(federation):
+    settings = {"strategy": "fedavg", "uplink": "int8", "downlink": "changes", "work": "by-speed"}
+    settings |= {"round.deadline": "auto", "aggregation.late": True, "leave-one-out": True}
+    (folder,) = play(federation, {**settings, "aggregator": "clipped-mean", "model": "mlp"})
+    for sent in events(folder, "uplink"):
+        assert sent["bytes-sparse"] < 0.27 * sent["bytes-dense"]
+    first, second = (e for e in events(folder, "exchange") if e["kind"] == "train")
+    assert second["bytes-down"] < first["bytes-down"]
+    assert second["bytes-spared"] > 0
+    assert first["deadline"] == 600  # until the times of five clients are known
+    told = events(folder, "contributed")
+    assert [len(each["values"]) for each in told] == [len(DEVICES)] * 2
+    assert max(told[0]["shares"]) < 2 / 3
+    accuracies = [each["metrics"]["accuracy"] for each in events(folder, "evaluated")]
+    assert accuracies[-1] > accuracies[0] + 0.1
+
+
 def test_the_devices_are_examined_as_in_any_other_run(federation):
     folder = federation.folder / "runs" / "examined"
     keys = {"output-dir": str(folder.parent), "run-name": folder.name, "num-clients": len(DEVICES)}

@@ -1,5 +1,6 @@
 """The examples run as they stand."""
 
+import importlib
 import re
 import runpy
 from itertools import pairwise
@@ -38,3 +39,17 @@ def test_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     accuracies = re.findall(r"accuracy (\S+) after 15 rounds", said)
     assert len(accuracies) == 2
     assert all(float(accuracy) > 0.5 for accuracy in accuracies)
+
+
+def test_a_language_model_is_tuned_and_little_of_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    module = importlib.import_module("lora_text")
+    module.main(rounds=3)
+    told = capsys.readouterr().out
+    found = re.findall(r"([\w-]+): perplexity (\S+) -> (\S+)", told)
+    assert [name for name, _, _ in found] == list(module.WAYS)
+    assert all(float(last) < float(first) for _, first, last in found)
+    sent, stay = re.search(r"([\d,]+) numbers are sent beside ([\d,]+)", told).groups()
+    assert int(sent.replace(",", "")) < int(stay.replace(",", "")) / 3

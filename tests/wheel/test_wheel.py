@@ -92,6 +92,30 @@ def test_it_is_imported_from_where_it_was_installed(programs: Path) -> None:
     assert "forager.strategies.library" in told
 
 
+def test_the_torch_that_is_there_stays(programs: Path, tmp_path: Path) -> None:
+    """An environment that has the oldest torch allowed, and all else, is told what pip would do."""
+    venv.create(tmp_path, symlinks=True)
+    python = str(tmp_path / "bin" / "python")
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site, oldest = Path(run(where).strip()), "2.6.0"
+    for found in Path(sysconfig.get_path("purelib")).glob("*.dist-info"):
+        if not found.name.startswith(("torch-", "forager")) and not (site / found.name).exists():
+            (site / found.name).symlink_to(found)
+    metadata = site / f"torch-{oldest}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {oldest}\n")
+    (wheel,) = programs.parents[1].glob("forager_fl-*.whl")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    pip += ["install", "--dry-run", "--no-index"]
+    for extras in ("", "[server]"):
+        told = run([*pip, f"{wheel}{extras}"])
+        (would,) = re.findall(r"Would install (.*)", told)
+        assert [name.rpartition("-")[0] for name in would.split()] == ["forager-fl"]
+    images = subprocess.run([*pip, f"{wheel}[vision]"], capture_output=True, text=True, check=False)
+    # It would be installed, or is missed where pip finds none: torchvision needs its own.
+    assert re.search(r"torch(==|-)2\.(?!6\.0)", images.stdout + images.stderr)
+
+
 @pytest.mark.parametrize("strategy", ["cosage", "split-test", "gcfl", "ode", "ios", "top-k"])
 def test_somebodys_app_learns(
     programs: Path, environment: dict[str, str], tmp_path: Path, strategy: str

@@ -74,6 +74,7 @@ def arena(
     out: Path = Option(Path("arena.jsonl"), help="Runs that are there are not done again."),
     processes: int | None = Option(None, help="Runs side by side."),
     as_json: bool = Option(False, "--json", help="Print numbers, not tables."),
+    schema: bool = Option(False, "--schema", help="Print the schema of --json, and run nothing."),
 ) -> None:
     """Compare a rule with all of its kind: at equal rounds, bytes and simulated seconds.
 
@@ -83,9 +84,13 @@ def arena(
     """
     from ..experiments import arena as fight
     from ..experiments.compare.budget import COLUMNS
+    from ..experiments.compare.schema import STANDINGS
     from ..experiments.records import SweepError
     from ..experiments.sweep import sweep
 
+    if schema:
+        print(json.dumps(STANDINGS.json_schema(), indent=1))
+        return
     kind = fight.own_rule(rule)[0] if rule else fight.KINDS[fight.FIRST]
     known = kind.rules()
     named = list(dict.fromkeys([kind.baseline, *filter(None, rules.split(","))]))
@@ -98,7 +103,8 @@ def arena(
     shown = [*names[1:], *([rule.stem] if rule else [])]
     found = fight.standings(results, kind, shown)
     if as_json:
-        print(json.dumps(found, indent=1))
+        rows = STANDINGS.validate_python(found)
+        print(STANDINGS.dump_json(rows, indent=1, by_alias=True).decode())
     else:
         for cost in COLUMNS:
             print(f"\nPoints of accuracy to {kind.baseline}, at equal {cost}:\n")

@@ -19,6 +19,7 @@ from ..report.formatting import data_size, duration
 from .evidence import RunEvidence
 
 _FEW = 8  # clients: fewer say nothing of how clients differ
+_ENOUGH = 3  # rounds that show how clients differ
 _MOST_GROUPS, _WITHIN = 8, 0.15  # share of the variance between clients that may be within groups
 _GAIN = 0.01  # of the main metric that is worth a model of one's own
 _CONSISTENT = 0.2  # gain of a client's own model that shows that its labels make sense
@@ -95,9 +96,17 @@ def quantity_skew(seen: RunEvidence) -> Finding:
 
 
 def groups(seen: RunEvidence) -> Finding:
-    """Test whether the updates of clients with sound and steady data fall into groups."""
+    """Test whether the updates of clients with sound and steady data fall into groups.
+
+    Where data of some clients change, those of others may do so unnoticed, and look like a group:
+    what was seen before counts, if it is enough.
+    """
     _enough(seen)
-    directions, collected = seen.directions({*_changed(seen), *_doubted(seen)[1]}), Evidence()
+    changed, doubted, collected = _changed(seen), _doubted(seen)[1], Evidence()
+    first = min(changed.values(), default=0)
+    directions = {n: rows for n, rows in seen.directions(doubted).items() if n < first}
+    if len(directions) < _ENOUGH:
+        directions = seen.directions({*changed, *doubted})
     for number, rows in directions.items():
         collected.add(list(rows), list(rows.values()), number)
     known = collected.differences()

@@ -14,7 +14,8 @@ What is a rule worth? Every rule runs on the same data sets with the same seeds,
 with the plain one of its kind: after as many rounds, when as many bytes were spent, and when as
 much simulated time has passed. Of the rules for who trains, taking turns (`aoi`, `turns`) is hard
 to beat at equal rounds; in simulated time, where waiting for slow devices counts, Oort is, which
-avoids them."""
+avoids them. Of those for groups of clients, `split-test` does as well as rules that are told their
+number."""
 _OWN = '''\
 A rule of your own gets its row:
 

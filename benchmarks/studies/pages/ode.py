@@ -231,6 +231,7 @@ ANSWER = (
     ),
     (
         "Use `ode-balanced` for streams of sensors or text, most of all with little storage; for "
-        "images a reservoir (`data-selector='reservoir'`) is as good and simpler."
+        "images a reservoir (`data-selector='reservoir'`) is as good and simpler, and for "
+        "[regression](kinds.md) far better."
     ),
 )

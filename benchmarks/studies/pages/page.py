@@ -3,9 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from ....tools.experiments.tables import Table
 from ...sweeps.tables import Column, summary_table
-from ..claims import ENOUGH_SEEDS, Claim, Outcome, Trial, claims_table, outcomes, rule, tally
+from ..claims import (
+    ENOUGH_SEEDS,
+    Claim,
+    Outcome,
+    Trial,
+    claims_table,
+    outcomes,
+    rule,
+    tally,
+    verdict,
+)
 from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study
 
@@ -90,6 +102,12 @@ class Page:
         """Return what each test says."""
         return outcomes(self.claims)
 
+    def undecided(self) -> str:
+        """Return the claims of which the records do not say whether they hold."""
+        found = self.outcomes()
+        said = (c.says for c in self.claims if verdict(c, found).startswith(("undecided", "not m")))
+        return "; ".join(f"{words[0].lower()}{words[1:]}" for words in said)
+
     def draw(self, folder: Path) -> list[Path]:
         """Draw its pictures."""
         found = self.outcomes()
@@ -113,6 +131,7 @@ class Page:
             "",
             f"{tally(self.claims)} {' '.join(self.answer)}",
             "",
+            *([f"Not decided: {self.undecided()}.", ""] if self.undecided() else []),
             f"[The claims one by one]({self.key}.md); [how it works](../methods/{self.key}.md).",
         ]
         return "\n".join(lines)
@@ -134,8 +153,11 @@ class Page:
             f"**Verdict.** {tally(self.claims)}",
             f"**Should I use it?** {use}",
             f"{held} {did_not}",
+            *([f"**Not decided:** {self.undecided()}."] if self.undecided() else []),
             f"![The claims, with verdicts and 95 % intervals]({self.key}-short.svg)",
+            f"*{self._legend()}*",
             unfolded("The claims one by one", claims),
+            unfolded("What ran under each name", names_table(self.studies)),
             *(f"## {head}\n\n{unfolded('Table', text)}" for head, text in self.more.items()),
             "## Curves and tables",
             *self._figures(),
@@ -145,13 +167,18 @@ class Page:
         return "\n\n".join(parts) + "\n"
 
     def _caption(self) -> str:
+        return (
+            f"*{self.unit[0].upper()}{self.unit[1:]}: mean and 95 % interval of paired differences"
+            f" over seeds. {self._legend()}*"
+        )
+
+    def _legend(self) -> str:
         found = self.outcomes()
         few = any(test.few for test in found)
         papers = any(test.paper is not None for test in found)
         return (
-            f"*{self.unit[0].upper()}{self.unit[1:]}: mean and 95 % interval of paired differences"
-            " over seeds. Blue: better by more than chance. Orange: worse. Grey: neither shown."
-            f"{' Hollow: fewer than five seeds.' if few else ''}{_DIAMONDS if papers else ''}*"
+            "Blue: better by more than chance. Orange: worse. Grey: neither shown."
+            f"{' Hollow: fewer than five seeds.' if few else ''}{_DIAMONDS if papers else ''}"
         )
 
     def _figures(self) -> list[str]:
@@ -163,6 +190,25 @@ class Page:
             for c in self.curves
             if c.counts
         ]
+
+
+def names_table(studies: Sequence[Study]) -> str:
+    """Return by which keys the rows of each study differ, as a run config has them."""
+    lines = [["study", "name", "run config"]]
+    for study in studies:
+        places: dict[str, list[set[tuple[str, Any]]]] = {}
+        for cell in study.cells:
+            places.setdefault(cell.name.rpartition(": ")[0], []).append(set(cell.config.items()))
+        keys: dict[str, set[tuple[str, Any]]] = {}
+        for cell in study.cells:
+            place, _, name = cell.name.rpartition(": ")
+            first, *others = places[place]
+            own = set(cell.config.items()) - first.intersection(*others)
+            keys[name] = keys.get(name, own) & own
+        for name, items in keys.items():
+            words = " ".join(f"{key}={value!r}" for key, value in sorted(items))
+            lines.append([study.name, name, f"`{words}`" if words else ""])
+    return Table(lines).markdown()
 
 
 def unfolded(heading: str, text: str) -> str:

@@ -22,6 +22,7 @@ from forager.benchmarks.studies.claims import (
 )
 from forager.benchmarks.studies.gcfl import images as gcfl_images
 from forager.benchmarks.studies.pages.gcfl import page as gcfl_page
+from forager.benchmarks.studies.pages.page import names_table
 from forager.benchmarks.studies.runs import run_study
 from forager.benchmarks.studies.study import RECORDS, Study
 from forager.benchmarks.studies.tiny import studies as tiny
@@ -257,3 +258,35 @@ def test_a_record_names_the_data_and_not_its_path():
     for path in FILES:
         for line in path.read_text().splitlines():
             assert not str(json.loads(line)["config"].get("data.path", ""))
+
+
+def test_cells_of_primary_comparisons_have_twenty_seeds():
+    dear, timed = 60.0, "ode-costs"  # seconds of a run; times are measured on a quiet machine
+    for page in pages.pages():
+        for one in page.claims:
+            study = one.primary.study
+            for cell in study.cells:
+                runs = study.results.runs[cell.name].values()
+                seconds = max((run.seconds for run in runs), default=0.0)
+                if cell.name in (one.primary.cell, one.primary.baseline) and seconds < dear:
+                    assert len(study.seeds_of(cell)) >= 20 or study.name == timed, one.says
+
+
+def test_a_page_says_what_ran_under_each_name(study):
+    lines = names_table([study]).splitlines()
+    assert len(lines) == 2 + len(study.cells)
+    cells = (
+        Cell("here: a", {"task": "digits", "rounds": 5}),
+        Cell("here: b", {"task": "digits", "rounds": 5, "strategy": "ode"}),
+        Cell("there: b", {"task": "blobs", "rounds": 5, "strategy": "ode"}),
+        Cell("there: a", {"task": "blobs", "rounds": 5}),
+    )
+    lines = names_table([replace(study, cells=cells)]).splitlines()
+    assert [line.split("|")[3].strip() for line in lines[2:]] == ["", "`strategy='ode'`"]
+
+
+def test_a_page_names_what_is_undecided(study):
+    page = gcfl_page()
+    both = (claim(study, ("any", "low")), claim(study, ("high", "low")))
+    assert replace(page, claims=both).undecided() == "it helps"
+    assert replace(page, claims=both[1:]).undecided() == ""

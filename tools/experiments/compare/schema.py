@@ -1,6 +1,6 @@
-"""The document that a comparison leaves: what ``forager compare --json`` prints."""
+"""What a comparison leaves and ``--json`` prints, for ``forager compare`` and the arena."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from ....core.config import Scalar
 from ....core.tasks.metrics import Metric
@@ -33,6 +33,22 @@ class Gap(_Told):
     p_value: Number
     count: int
     verdict: str = Field(description="better, no difference, not decided or worse than the best")
+
+
+class Standing(_Told):
+    """A rule minus the baseline of its kind, paired over seeds, with its 95 % interval."""
+
+    rule: str
+    data: str
+    at_equal: str = Field(description="rounds, bytes or seconds")
+    mean: Number
+    low: Number
+    high: Number
+    p_value: Number
+    count: int = Field(description="seeds in which both runs ended")
+
+
+STANDINGS = TypeAdapter(list[Standing])  # what `forager arena --json` prints
 
 
 class StrategyFinding(_Told):

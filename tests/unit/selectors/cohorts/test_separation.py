@@ -153,3 +153,9 @@ def test_only_the_last_observations_are_kept() -> None:
     np.testing.assert_equal(fresh.state_dict(), evidence.state_dict())
     with pytest.raises(ValueError, match="5 observations of 4 clients"):
         fresh.load_state_dict({**evidence.state_dict(), "keys": list("abcd")})
+
+
+def test_nothing_is_known_before_somebody_was_seen() -> None:
+    found = Evidence().differences()
+    assert (found.keys, found.means.shape, found.common.shape) == ([], (0, 0), (0, 0))
+    assert found.degrees == 0

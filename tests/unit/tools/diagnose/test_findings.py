@@ -63,6 +63,11 @@ def test_it_says_whose_labels_are_wrong_and_whose_data_changed(tmp_path: Path) -
     assert set(changed.values()) == {7}
 
 
+def test_clients_whose_data_change_unnoticed_are_no_group(tmp_path: Path) -> None:
+    config = _python(CASES["drifting"]["labels move on"])
+    assert "groups" not in found(findings(seen(tmp_path, seed=0, task="blobs", **config)))
+
+
 LIES: tuple[Any, ...] = (1e300, [0.5, 0.5], None, -1.0)  # of clients 0, 5, 10 and 15
 
 

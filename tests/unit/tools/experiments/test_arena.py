@@ -1,6 +1,7 @@
 """A rule of one's own gets its row beside all others."""
 
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from forager.core.config import read_config
 from forager.core.methods.catalogue import methods
 from forager.tools.cli.app import main
 from forager.tools.experiments import arena
+from forager.tools.experiments.compare.schema import STANDINGS
 from forager.tools.experiments.records import SweepError
 
 WHO = arena.KINDS["who trains"]
@@ -83,6 +85,17 @@ def test_a_rule_that_is_taking_turns_does_as_well_as_taking_turns(
     shown = arena.table(rows, "bytes", ["digits, uneven"]).rows
     assert [line[0] for line in shown[1:]] == ["aoi", "mine"]
     assert shown[1][1:] == shown[2][1:]
+
+
+def test_the_schema_is_that_of_what_is_printed_and_unknown_numbers_are_null(capsys):
+    assert main(["arena", "--schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    row = {"rule": "aoi", "data": "d", "at-equal": "bytes", "count": 0}
+    row |= dict.fromkeys(("mean", "low", "high", "p_value"), math.nan)
+    (told,) = json.loads(STANDINGS.dump_json(STANDINGS.validate_python([row]), by_alias=True))
+    assert told.keys() == schema["$defs"]["Standing"]["properties"].keys()
+    assert told["mean"] is told["p-value"] is None
+    STANDINGS.validate_python([told])
 
 
 def test_another_text_under_the_same_name_is_another_rule(tmp_path):
