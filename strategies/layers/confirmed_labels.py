@@ -20,7 +20,9 @@ class ConfirmedLabels(Layer):
     """Compare how often the model agrees with clients' labels and with the server's clean ones.
 
     Once it finds wrong labels, clients weigh their samples, and the server trains too: the model
-    moves towards what the clean samples make of it, by their share of the round's samples.
+    moves towards what the clean samples make of it, by their share of what the round's samples are
+    worth. Where a share w of labels is wrong, a sample is worth ``(1 - w)^2`` of a clean one: the
+    mean gradient is ``1 - w`` times as long, and just as noisy.
     """
 
     remembers = ("doubt",)
@@ -80,7 +82,7 @@ class ConfirmedLabels(Layer):
     ) -> ArrayRecord:
         """Return the model after the server has trained as one more client."""
         after = clean.trained(arrays, server_round).arrays
-        share = len(clean) / (len(clean) + self._samples)
+        share = len(clean) / (len(clean) + self._samples * (1 - self.doubt.wrong) ** 2)
         floats = {name: a for name, a in arrays.items() if a.dtype.kind == "f"}
         moved = {n: (a + share * (after[n] - a)).astype(a.dtype) for n, a in floats.items()}
         return to_record({**arrays, **moved})
