@@ -100,6 +100,9 @@ def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
     """Return the typed config of Flower's flat run config, presets filled in."""
     if isinstance(flat, SharedConfig):
         return flat.parsed
+    for key, value in flat.items():
+        if isinstance(value, (list, dict)):
+            raise ConfigError(f"{key} = {value!r}: must be text, a number, true or false")
     # True, 1 and 1.0 are equal, but not the same setting: the type is part of what is cached.
     return _read_cached(tuple(sorted((key, value, type(value)) for key, value in flat.items())))
 

@@ -40,7 +40,7 @@ class Regression(Problem):
                 f"{name} is {array.dtype} of shape {array.shape}; with data.kind = 'regression' "
                 "it must hold a finite number, or a row of them, per sample"
             )
-        return array.reshape(count, -1).astype(np.float32)
+        return array.reshape(count, int(np.prod(array.shape[1:]))).astype(np.float32)
 
     def num_outputs(self, *targets: NDArray[Any]) -> int:
         """Return the length of a row."""

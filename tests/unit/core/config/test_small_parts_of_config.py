@@ -1,5 +1,7 @@
 """Small functions of core/config, each by an example."""
 
+import pytest
+from forager.core.config import ConfigError, read_config
 from forager.core.config.overrides import _quotes, toml_value
 from forager.core.config.reading import name_now, without_fixed
 from forager.core.config.run_config import flattened
@@ -34,3 +36,9 @@ def test_flattened_of_run_config():
         "seed": 1,
         "cosage.silent-ratio": 0.1,
     }
+
+
+@pytest.mark.parametrize("value", [[], [1], {}])
+def test_a_value_that_is_a_list_or_a_table_is_refused(value):
+    with pytest.raises(ConfigError, match=r"task = .*: must be text, a number, true or false"):
+        read_config({"task": value})

@@ -272,3 +272,11 @@ def test_where_both_axes_fit_the_model_or_the_task_says_which() -> None:
     assert not torch.allclose(problem.loss(outputs, targets), second)
     with pytest.raises(TaskError, match="with classes_last = True"):
         problem.loss(torch.zeros(1, 5, 3), targets)
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((0,), (0, 1)), ((0, 3), (0, 3)), ((2,), (2, 1))])
+def test_a_device_without_test_rows_may_learn_numbers(
+    shape: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    found = problem_of("regression").checked_targets(np.zeros(shape), shape[0], "y_test")
+    assert found.shape == expected
