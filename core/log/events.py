@@ -395,8 +395,6 @@ def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:
 
 
 def as_events(told: Iterable[Event | Mapping[str, Any]]) -> Iterator[Event]:
-    """Yield the events of a log, or those given; unknown kinds are passed over."""
-    for entry in told:
-        event = entry if isinstance(entry, Event) else read_event(entry)
-        if event is not None:
-            yield event
+    """Return the events of a log, or those given; unknown kinds are passed over."""
+    found = (entry if isinstance(entry, Event) else read_event(entry) for entry in told)
+    return (event for event in found if event is not None)

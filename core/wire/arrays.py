@@ -4,7 +4,7 @@ Flower's ``Array`` holds serialised ``.npy`` bytes: between two functions of one
 two copies and about 100 microseconds. On the wire a ``LiveArray`` becomes a plain ``Array``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -135,6 +135,23 @@ def checked_arrays(record: Any, like: Mapping[str, NDArray[Any]]) -> dict[str, N
 def _compare(dtype: Any, shape: tuple[int, ...], like: NDArray[Any]) -> None:
     if shape != like.shape or dtype != (str(like.dtype) if isinstance(dtype, str) else like.dtype):
         raise ValueError(f"{dtype}{list(shape)} instead of {like.dtype}{list(like.shape)}")
+
+
+def stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return arrays of one shape as the rows of one array; a single one is not copied."""
+    return rows[0][None] if len(rows) == 1 else np.stack(rows)
+
+
+def misfit_of_stack(stack: Mapping[str, NDArray[Any]], like: Mapping[str, NDArray[Any]]) -> str:
+    """Return in what the rows of stacked arrays differ from others; nothing if in nothing."""
+    if stack.keys() != like.keys():
+        return f"other array names than the model's: {sorted(stack.keys() ^ like.keys())[:5]}"
+    for name, array in stack.items():
+        try:
+            _compare(array.dtype, array.shape[1:], like[name])
+        except ValueError as error:
+            return f"array {name}: {error}"
+    return ""
 
 
 _HEADERS = {

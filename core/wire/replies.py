@@ -13,7 +13,16 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from .arrays import checked_arrays, from_record, record_bytes, sizes_of, to_record, value_bytes
+from .arrays import (
+    checked_arrays,
+    from_record,
+    misfit_of_stack,
+    record_bytes,
+    sizes_of,
+    stacked,
+    to_record,
+    value_bytes,
+)
 from .keys import ARRAYS, CLIENT, CLIENT_KEY, CONTROL, ESTIMATE, METRICS, NOTE, TARGETS
 from .records import answered_id, copies_to, entries, filled, replies_to, sender_of
 from .requests import MessageTable
@@ -59,8 +68,7 @@ class Replies(MessageTable):
         """Return one reply as a table of one row."""
         metrics: dict[str, list[Any]] = {}
         records: dict[str, list[Any]] = {}
-        found = 0
-        models = []
+        found, models = 0, list[str]()
         for name, record in entries(reply.content).items():
             if type(record) is MetricRecord:
                 found += 1
@@ -95,7 +103,7 @@ class Replies(MessageTable):
         """Return the arrays of a record, which must fit each other, stacked; or none."""
         if name not in self.stacks and name in self.records:
             rows = [from_record(record) for record in self.records[name]]
-            self.stacks[name] = {key: _stacked([row[key] for row in rows]) for key in rows[0]}
+            self.stacks[name] = {key: stacked([row[key] for row in rows]) for key in rows[0]}
             del self.records[name]
         return self.stacks.get(name, {})
 
@@ -105,7 +113,7 @@ class Replies(MessageTable):
         Shapes are compared before anything is allocated. Rows that do not fit are zero.
         """
         if name in self.stacks:
-            reason = _misfit(self.stacks[name], like)
+            reason = misfit_of_stack(self.stacks[name], like)
             return dict.fromkeys(range(len(self)), reason) if reason else {}
         column = self.records.get(name, [None] * len(self))
         wrong: dict[int, str] = {}
@@ -117,7 +125,7 @@ class Replies(MessageTable):
                 wrong[row] = str(error)
                 rows.append({key: np.zeros_like(array) for key, array in like.items()})
         if len(wrong) < len(self):
-            self.stacks[name] = {key: _stacked([row[key] for row in rows]) for key in like}
+            self.stacks[name] = {key: stacked([row[key] for row in rows]) for key in like}
             self.records.pop(name, None)
         return wrong
 
@@ -343,7 +351,7 @@ class Row:
         """Return arrays that are like others and finite; ValueError if they are not."""
         if name in self.table.stacks:
             stack = self.table.stacks[name]
-            if reason := _misfit(stack, like):
+            if reason := misfit_of_stack(stack, like):
                 raise ValueError(reason)
             arrays: Arrays = {key: array[self.place] for key, array in stack.items()}
         else:
@@ -390,18 +398,3 @@ def _end_to_end(
         ]
         for name in dict.fromkeys(name for own in columns for name in own)
     }
-
-
-def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    return rows[0][None] if len(rows) == 1 else np.stack(rows)
-
-
-def _misfit(stack: Arrays, like: Arrays) -> str:
-    """Return in what a stack differs from one row of another; nothing if in nothing."""
-    if stack.keys() != like.keys():
-        return f"other array names than the model's: {sorted(stack.keys() ^ like.keys())[:5]}"
-    for name, array in stack.items():
-        if array.dtype != like[name].dtype or array.shape[1:] != like[name].shape:
-            found = f"{array.dtype}{list(array.shape[1:])}"
-            return f"array {name}: {found} instead of {like[name].dtype}{list(like[name].shape)}"
-    return ""

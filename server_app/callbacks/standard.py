@@ -25,7 +25,9 @@ class Progress(Callback):
 
     def on_run_start(self, loop: Loop) -> None:
         """Say what is about to happen."""
-        _log.info("%s: rounds %d to %d", loop.title, loop.round + 1, loop.num_rounds)
+        first, last = loop.round + 1, loop.num_rounds
+        rounds = f"rounds {first} to {last}" if first <= last else "no further round"
+        _log.info("%s: %s", loop.title, rounds)
 
     def on_round_end(self, loop: Loop) -> str | None:
         """Say what the round gave."""
