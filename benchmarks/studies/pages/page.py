@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ....core.config import default_config
+from ....core.config.overrides import toml_value
 from ....tools.experiments.tables import Table
 from ...sweeps.tables import Column, summary_table
 from ..claims import (
@@ -193,7 +195,7 @@ class Page:
 
 
 def names_table(studies: Sequence[Study]) -> str:
-    """Return by which keys the rows of each study differ, as a run config has them."""
+    """Return by which keys of a run config the rows of each study differ."""
     lines = [["study", "name", "run config"]]
     for study in studies:
         places: dict[str, list[set[tuple[str, Any]]]] = {}
@@ -206,7 +208,8 @@ def names_table(studies: Sequence[Study]) -> str:
             own = set(cell.config.items()) - first.intersection(*others)
             keys[name] = keys.get(name, own) & own
         for name, items in keys.items():
-            words = " ".join(f"{key}={value!r}" for key, value in sorted(items))
+            told = [(key, value) for key, value in sorted(items) if key in default_config()]
+            words = " ".join(f"{key}={toml_value(value)}" for key, value in told)
             lines.append([study.name, name, f"`{words}`" if words else ""])
     return Table(lines).markdown()
 
