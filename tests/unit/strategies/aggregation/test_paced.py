@@ -35,9 +35,18 @@ def test_rounds_that_agree_lengthen_the_step_and_rounds_that_oppose_shorten_it()
         model = _round(strategy, model, np.array([1.0, 0.0]))
     longest = strategy.pace[0]
     assert longest > 10 * 0.5
-    for _ in range(3):
-        model = _round(strategy, model, np.array([-1.0, 0.0]))
+    _round(strategy, model, np.array([-1.0, 0.0]))
     assert strategy.pace[0] < longest
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
+def test_the_model_does_not_swing_around_its_aim(share: float):
+    strategy, aim, model = PacedAvg(), np.array([1.0, -2.0, 0.5]), np.zeros(3)
+    far = []
+    for _ in range(22):
+        model = _round(strategy, model, share * (aim - model))  # of the way that a round goes
+        far.append(float(np.linalg.norm(model - aim)))
+    assert max(far[18:]) < 0.05 * np.linalg.norm(aim)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
