@@ -33,6 +33,8 @@ Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes o
 class SparseUplink(Layer):
     """Ask for top-k updates and decode them one by one, outside all layers that look at replies."""
 
+    remembers = ("_steepness",)
+
     def __init__(self, inner: Strategy, *, density: float = 0.1, values: str = "float32") -> None:
         super().__init__(inner)
         self.density = density
@@ -40,7 +42,8 @@ class SparseUplink(Layer):
         self.asked: dict[str, Any] = {DENSITY: density, VALUES: values}  # what messages say
         self._sparse = self._dense = 0  # bytes of this round
         self._whole = False  # whether the log says that models are sent whole
-        self._steepness: dict[int, float] = {}  # of one update per round
+        self._sample = b""  # an update of this round
+        self._steepness: list[float] = []  # of one update in each of the first rounds
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "SparseUplink":
@@ -69,7 +72,7 @@ class SparseUplink(Layer):
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Decode, then aggregate; note what the same updates would have taken as whole models."""
-        self._sparse = self._dense = 0
+        self._sparse, self._dense, self._sample = 0, 0, b""
         try:
             return super().aggregate_train(server_round, replies)
         finally:
@@ -78,14 +81,17 @@ class SparseUplink(Layer):
                     round=server_round,
                     bytes_sparse=self._sparse,
                     bytes_dense=self._dense,
-                    advice=self._advice(server_round),
+                    advice=self._advice(),
                 )
             )
 
-    def _advice(self, server_round: int) -> str:
+    def _advice(self) -> str:
         """Return what to do if the changes that are sent are hardly larger than the others."""
-        known, times = self._steepness, sum(self._steepness.values()) / _ROUNDS
-        if len(known) != _ROUNDS or server_round not in known or times >= _STEEP:
+        if not self._sample or len(self._steepness) == _ROUNDS:
+            return ""
+        self._steepness.append(sparse.steepness(self._sample))
+        times = sum(self._steepness) / _ROUNDS
+        if len(self._steepness) < _ROUNDS or times >= _STEEP:
             return ""
         told = (
             f"the sparse uplink may slow training: the changes sent are {times:.1f} times the "
@@ -130,12 +136,9 @@ class SparseUplink(Layer):
         self._sparse += sum(len(payloads[row]) for row in payloads.keys() - wrong.keys())
         self._dense += sum(model.bytes for model in kept)
         if kept:
-            first = payloads[min(payloads.keys() - wrong.keys())]
-            self._steepness.setdefault(server_round, self.steepness(first))
+            self._sample = self._sample or payloads[min(payloads.keys() - wrong.keys())]
             sound.put(ARRAYS, kept[0].arrays_of(rows, kept))
         return sound
-
-    steepness = staticmethod(sparse.steepness)
 
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:
@@ -155,8 +158,6 @@ class SparseUplink(Layer):
 class Int8Uplink(SparseUplink):
     """Decode updates of one byte per entry."""
 
-    steepness = staticmethod(lambda data: np.inf)  # nothing is left out
-
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Int8Uplink":
         """Return the layer that a config describes."""
@@ -167,6 +168,9 @@ class Int8Uplink(SparseUplink):
     def most_bytes(self, sizes: Sequence[int]) -> int:
         """Return what an update of arrays of these sizes takes."""
         return int8.num_bytes(sizes)
+
+    def _advice(self) -> str:
+        return ""  # nothing is left out
 
     @staticmethod
     def decode(payloads: Sequence[bytes], sizes: Sequence[int]) -> Floats:

@@ -17,6 +17,7 @@ from fakes import (
 from flwr.app import ConfigRecord, Message, MetricRecord
 from forager.core.config import read_config
 from forager.core.log.events import Quarantined, SparseUplinkUsed
+from forager.core.storage import tree
 from forager.core.wire import sparse
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, PAYLOAD, SPARSE
@@ -247,8 +248,12 @@ def test_a_dense_reply_is_taken_as_it_is() -> None:
     [((1.0, 1.1), True), ((0.0, 1.0), False), ((0.0, 0.0), False)],
     ids=["as large as the others", "steep", "zero"],
 )
+@pytest.mark.parametrize("resumed_after", [0, 2, 5])
 def test_changes_of_equal_size_do_not_suit_top_k(
-    sizes: tuple[float, float], advised: bool, caplog: pytest.LogCaptureFixture
+    sizes: tuple[float, float],
+    advised: bool,
+    resumed_after: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def behave(message: Message, key: str, look: int) -> list[Message]:
         rng = np.random.default_rng(int(key))
@@ -259,7 +264,12 @@ def test_changes_of_equal_size_do_not_suit_top_k(
     layer, notes = stack(density=0.4)
     grid = FakeGrid(KEYS, dict.fromkeys(KEYS, behave))
     with caplog.at_level("WARNING", "forager"):
-        rounds(layer, to_record(small_model()), grid, range(1, 8))
+        rounds(layer, to_record(small_model()), grid, range(1, resumed_after + 1))
+        saved = tree.from_bytes(tree.to_bytes(layer.state_dict(), "test"), "test")
+        resumed, later = stack(density=0.4)
+        resumed.load_state_dict(saved)
+        rounds(resumed, to_record(small_model()), grid, range(resumed_after + 1, 12))
+    notes.events += later.events
     told = [event.advice for event in notes.of(SparseUplinkUsed) if event.advice]
     assert len(told) == advised
     assert caplog.messages.count("".join(told)) == advised
