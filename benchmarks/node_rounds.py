@@ -2,14 +2,13 @@
 
 ``python -m forager.benchmarks.node_rounds [fedavg] [cosage] ...`` starts them on this machine, as a
 user would, with keys and TLS, and runs each strategy on the app of ``forager init``, all devices in
-every round. A line per strategy has the median and the range of the rounds after the second: the
-first ones start what stays. ``--evaluate`` lets the devices test each model, too; ``--by-hand``
-starts Flower's own SuperNodes instead, with the same node config.
+every round; and again with Flower's own SuperNodes in their place, with the same node config. The
+table has the median and the range of the rounds after the second: the first ones start what stays.
+``--evaluate`` lets the devices test each model, too.
 """
 
 import argparse
 import csv
-import os
 import signal
 import statistics
 import subprocess
@@ -101,28 +100,30 @@ class Fleet:
             return [float(row["seconds"]) for row in csv.DictReader(file) if row.get("seconds")]
 
 
+def measured(strategies: list[str], options: argparse.Namespace, *, by_hand: bool) -> list[str]:
+    """Return the seconds of a round for each strategy, as a cell of the table."""
+    with tempfile.TemporaryDirectory() as folder, Fleet(Path(folder), by_hand=by_hand) as fleet:
+        cells = []
+        for strategy in strategies:
+            found = fleet.rounds(strategy, options.rounds, evaluate=options.evaluate)[_WARM:]
+            middle = statistics.median(found)
+            cells.append(f"{middle:.1f} ({min(found):.1f} to {max(found):.1f})")
+    return cells
+
+
 def main() -> None:
-    """Print a line per strategy."""
+    """Print a row per strategy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("strategies", nargs="*", default=["fedavg", "cosage"])
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--evaluate", action="store_true", help="devices test each model, too")
-    parser.add_argument("--by-hand", action="store_true", help="with Flower's own SuperNodes")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the devices are ended, too
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Fleet(Path(folder), by_hand=options.by_hand) as fleet,
-    ):
-        for strategy in options.strategies:
-            found = fleet.rounds(strategy, options.rounds, evaluate=options.evaluate)[_WARM:]
-            middle = statistics.median(found)
-            load = os.getloadavg()[0]
-            print(
-                f"{strategy}: {middle:.1f} s a round ({min(found):.1f} to {max(found):.1f}, "
-                f"{len(found)} rounds; load {load:.1f})",
-                flush=True,
-            )
+    names = options.strategies
+    flowers, ours = (measured(names, options, by_hand=by_hand) for by_hand in (True, False))
+    print("| strategy | Flower's own SuperNodes (s) | forager node (s) |\n| --- | --- | --- |")
+    for row in zip(names, flowers, ours, strict=True):
+        print(f"| {' | '.join(row)} |")
 
 
 if __name__ == "__main__":

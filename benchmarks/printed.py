@@ -22,6 +22,9 @@ from ..tools.experiments.tables import Table
 RECORDS = ROOT / "benchmarks" / "records" / "printed.jsonl"
 COMMANDS = {
     "message-cost": "python -m forager.benchmarks.message_cost processes --repeats 3",
+    "node-rounds": (
+        "python -m forager.benchmarks.node_rounds fedavg gcfl ode auxo ios cosage forager"
+    ),
     "load": "python -m forager.benchmarks.load --clients 50 200 --rounds 5",
     "compiled": "python -m forager.benchmarks.compiled",
     "silent-clients": "python -m forager.benchmarks.silent_clients",

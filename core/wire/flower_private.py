@@ -8,6 +8,7 @@ import copy
 import importlib
 import re
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 else:
     NodeInfo = Run = Any
 
+_NAP, _SOON = 0.05, 1.0  # seconds between looks for an object on its way, and of such looks
 _PAIR = re.compile(r"(\S+?)=('[^']*'|\"[^\"]*\"|\S+)")
 
 try:  # Message(...) refuses to work in a process that is no task of Flower's
@@ -90,9 +92,19 @@ class _Announced:
 
     def __init__(self, client: Any, came: Any) -> None:
         self._client, self._came = client, came
+        self._began = time.monotonic()
 
     def PullMessages(self, request: Any) -> Any:
         return self._came
+
+    def PullObject(self, request: Any) -> Any:
+        # Who announces a reply sends its objects next: Flower would look again after a second.
+        while True:
+            answer = self._client.PullObject(request)
+            missing = answer.object_found and not answer.object_available
+            if not missing or time.monotonic() > self._began + _SOON:
+                return answer
+            time.sleep(_NAP)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,7 +20,9 @@ from flwr.supercore.inflatable.inflatable_object import (
     get_object_tree,
 )
 from flwr.supercore.run import Run
+from flwr.superlink.grid import http_grid
 from flwr.superlink.grid.http_grid import HttpGrid
+from forager.core.wire import flower_private
 from forager.core.wire.arrays import to_record
 from forager.core.wire.delivery import Delivery
 from forager.core.wire.keys import ARRAYS
@@ -296,6 +299,26 @@ def test_a_reply_whose_objects_do_not_come_holds_up_none_of_its_own_thread(
     assert pull_until(grid, ["a", "b"], 1) == {"b"}
     store.missing.set()
     assert pull_until(grid, ["a"], 1) == {"a"}
+
+
+def test_objects_on_their_way_are_looked_for_again_before_flower_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class OnTheirWay(Store):
+        looks = 0
+
+        def PullObject(self, request: Any) -> PullObjectResponse:
+            self.looks += 1
+            if self.looks < 4:
+                return PullObjectResponse(object_found=True, object_available=False)
+            return super().PullObject(request)
+
+    slow = partial(http_grid.pull_objects, initial_backoff=3600)
+    monkeypatch.setattr(http_grid, "pull_objects", slow)
+    monkeypatch.setattr(flower_private, "_SOON", 3600)
+    store = OnTheirWay()
+    store.take(reply_to("a"))
+    assert pull_until(deployed(store), ["a"], 1) == {"a"}
 
 
 def test_a_superlink_that_fails_for_a_moment_is_asked_again() -> None:

@@ -6,9 +6,12 @@ import stat
 import tomllib
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
+from inspect import signature
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from flwr.supercore.constant import PULL_INITIAL_BACKOFF
 from forager.core.config import ConfigError
 from forager.docker.credentials import authority
 from forager.tools.cli.app import main
@@ -102,9 +105,9 @@ def test_a_node_that_ends_is_started_again_until_it_is_told_to_end(
     assert (tmp_path / "starts").read_text() == "--port=1234 one\n" * 3
 
 
-def test_the_lean_supernode_naps_shortly_while_messages_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture(name="lean")
+def _lean() -> ModuleType:
+    """The lean SuperNode as a module."""
     path = PROJECT / "docker" / "lean" / "flower-supernode"
     assert os.access(path, os.X_OK)
     loader = SourceFileLoader("lean_supernode", str(path))
@@ -112,15 +115,32 @@ def test_the_lean_supernode_naps_shortly_while_messages_come(
     assert spec is not None
     module = module_from_spec(spec)
     loader.exec_module(module)
+    return module
+
+
+def test_the_lean_supernode_naps_shortly_while_messages_come(
+    lean: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     slept: list[float] = []
     now = [0.0]
-    monkeypatch.setattr(module.time, "sleep", slept.append)
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    nap = module.Naps()
+    monkeypatch.setattr(lean.time, "sleep", slept.append)
+    monkeypatch.setattr(lean.time, "monotonic", lambda: now[0])
+    nap = lean.Naps()
     for at, seconds in ((10.0, 3.0), (90.0, 3.0), (91.0, 0.5), (92.0, 3.0), (200.0, 3.0)):
         now[0] = at
         nap(seconds)
     assert slept == [0.15, 3.0, 0.15, 0.15, 3.0]
+
+
+def test_the_lean_supernode_soon_looks_again_for_content_on_its_way(lean: ModuleType) -> None:
+    flowers = ModuleType("flowers")
+    flowers.pull_objects = lambda names, **how: (names, how)  # type: ignore[attr-defined]
+    lean.look_more_often(flowers)
+    names, how = flowers.pull_objects(["a"])
+    assert (names, set(how)) == (["a"], {"initial_backoff"})
+    assert how["initial_backoff"] < PULL_INITIAL_BACKOFF / 10
+    assert how.keys() <= signature(lean.start_client_internal.pull_objects).parameters.keys()
+    lean.look_more_often(ModuleType("of another version"))
 
 
 def test_a_server_lets_in_registered_devices_and_commands_from_here_only(tmp_path: Path) -> None:
