@@ -6,6 +6,23 @@ METHODS = (
     Method(axis="work", name="same", about="all clients train for the same epochs", default=True),
     Method(
         axis="work",
+        name="by-loss",
+        about="a fifth to all of the usual local steps: the higher a client's loss, the more",
+        after="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
+        core="selectors.work_by_loss:work_by_loss",
+        outer="strategies.layers.work_by_loss:WorkByLoss.of_run",
+        hook="client_app.hooks.given_steps:GivenSteps",
+        needs=("our training",),
+        sends=("loss",),
+        releases=("steps that depend on the losses of others",),
+        requires={
+            "client-selector": ("flad", "local-loss", "power-of-choice", "fedcor"),
+            "data-selector": ("full",),
+            "objective": ("sgd", "prox", "gce", "sce"),
+        },
+    ),
+    Method(
+        axis="work",
         name="by-speed",
         about="as many local steps as let all clients finish together",
         after="Li et al., 2024: FedCompass: Efficient Cross-Silo Federated Learning on "

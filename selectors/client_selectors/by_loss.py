@@ -30,10 +30,9 @@ class Flad(ClientSelector):
     """Clients with at least the mean loss; if they are too many, lots decide among them.
 
     Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
-    Detection*, with the loss in place of their F1 score. There all of them train, for 1 to 5 epochs
-    of 10 to 1,000 steps, in proportion to how far they are behind the best; here at most ``count``
-    do, for as many epochs as the run says, and at least the two highest losses: a round does not
-    rest on one client, whose reply may be of no use.
+    Detection*, with the loss in place of their F1 score. There all of them train, and the further
+    behind the longer (``work = 'by-loss'``); here at most ``count`` do, and at least the two
+    highest losses: a round does not rest on one client, whose reply may be of no use.
 
     >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})
     >>> sorted(Flad().select(crowd, 3, np.random.default_rng(0)).tolist())
