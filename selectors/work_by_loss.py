@@ -34,5 +34,5 @@ def work_by_loss(losses: ArrayLike) -> NDArray[np.float64]:
         told = np.minimum(values[known], _MOST_BEHIND * np.median(values[known]))
         behind = told - told.min()
         if behind.any():
-            shares[known] = _LEAST + (1 - _LEAST) * behind / behind.max()
+            shares[known] = 1 - (1 - _LEAST) * (1 - behind / behind.max())
     return shares
