@@ -205,7 +205,7 @@ def counted_steps() -> Iterator[list[int]]:
             taken.extend(job.steps or local_steps(usual, len(job.data)) for job in found)
         return found
 
-    ClientBatch.jobs = counted  # type: ignore[method-assign]
+    ClientBatch.jobs = counted  # type: ignore[method-assign,assignment]
     try:
         yield taken
     finally:
