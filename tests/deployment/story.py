@@ -7,7 +7,7 @@ from typing import Any
 from deployed import PATIENCE, Deployment, within
 from forager.tools.flower.processes import Program
 
-_AT_WORK = 4.0  # seconds after which a process that got a message is in the midst of it
+_AT_WORK = 0.3  # seconds after which a device that got a message is in the midst of it
 
 
 class Story:
@@ -71,14 +71,14 @@ class Story:
         self._within(lambda: bool(self.events("round-finished", mark)))
         return time.monotonic() - self._began
 
-    def until_at_work(self, device: str, kind: str, seconds: float = _AT_WORK) -> None:
+    def until_at_work(self, device: str, kind: str) -> None:
         """Wait until a device is in the midst of answering a message of that kind."""
         log = self.programs[device].log
         while True:
             got, sent = f"Receiving: {kind} message", "Sending: "
             before = log.read_text().count(got)
             self._within(lambda: log.read_text().count(got) > before)  # noqa: B023
-            time.sleep(seconds)
+            time.sleep(_AT_WORK)
             if sent not in log.read_text().rpartition(got)[2]:
                 return
 

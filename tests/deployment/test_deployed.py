@@ -32,7 +32,7 @@ def test_a_device_joins_in_mid_run_and_is_killed_in_training(deployment):
     story = Story(deployment, "joined")
     story.until_round(1)
     deployment.start_device("node-3", "3/3")
-    story.until_at_work("node-3", "train", seconds=2.0)
+    story.until_at_work("node-3", "train")
     story.kill("node-3", "in its first training")
     story.expect_trouble("node-3", "train")
     story.until_next_round()
