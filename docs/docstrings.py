@@ -44,7 +44,8 @@ def fields(source: str) -> str:
     # With the comments above the first of them
     begin = top[places[0] - 1].end_lineno if places[0] else top[0].lineno - 1
     lines = textwrap.dedent(source).splitlines()[begin : top[places[-1]].end_lineno]
-    return f"```python\n{textwrap.dedent(chr(10).join(lines)).strip()}\n```"
+    shown_lines = textwrap.dedent("\n".join(lines)).strip().replace("``", "")
+    return f"```python\n{shown_lines}\n```"
 
 
 class Docstrings(griffe.Extension):
