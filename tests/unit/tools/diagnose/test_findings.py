@@ -1,6 +1,7 @@
 """``forager diagnose``: what was planted is found, what cannot be told is said."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,7 @@ def test_the_command_prints_ten_lines_and_writes_a_page(
     assert "forager diagnose runs/" in told
     (page,) = Path("runs").glob("*/diagnosis.html")
     assert "<h2>Clients</h2>" in page.read_text()
+    assert re.search("<b>to settle it</b>: <code>[^<]*forager compare fedavg", page.read_text())
     assert main(["diagnose", "latest", "--target", "0.9"]) == 0
     again = capsys.readouterr().out
     assert "label skew " in again
