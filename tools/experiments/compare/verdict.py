@@ -48,7 +48,7 @@ def _recommendation(
     if not others:
         return f"Run {best.name}: there was nothing to compare it with."
     if against is None:
-        return f"Run {best.name}: no other strategy came out ahead {GOAL_NAMES[found.goal]}."
+        return f"Run {best.name}: no other strategy ended ahead {GOAL_NAMES[found.goal]}."
     lead = _lead(against, found.judged_by)
     if against.verdict == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."
