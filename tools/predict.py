@@ -1,6 +1,8 @@
 """The model of a finished run, to predict with."""
 
 import json
+import logging
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields
 from importlib.util import find_spec
@@ -105,6 +107,9 @@ def write_onnx(
         raise RunFolderError(f"{run}: its data are not here, so the shape of inputs is not known")
     model = load_model(run, task.input_shape, cohort=cohort, best=best, trust=trust)
     sample = torch.zeros(2, *task.input_shape, dtype=task.input_dtype)
+    # Of its own parts, and of torchvision, which nothing here needs
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", category=FutureWarning)
     try:
         torch.onnx.export(
             model,

@@ -20,7 +20,7 @@ from .update_average import Arrays, FromCurrent
 _GAIN = 0.5  # of the step's logarithm per unit of cosine
 _EXPECTED = 0.05  # cosine at which the step stays as it is
 _LONGEST = 16.0
-_BACK = -0.6  # cosine below which a round turns back what came before it
+_BACK = -0.6  # cosine, of one round or of two in sequence, below which momentum is of no use
 
 
 def next_step(step: float, cosine: float) -> float:
@@ -37,16 +37,17 @@ class PacedAvg(FromCurrent):
 
     With the mean update ``d_t`` of round t, ``m_t = b m_{t-1} + (1 - b) d_t`` and the step
     ``s_t = next_step(s_{t-1}, cos(d_t, m_{t-1}))``, the model moves by ``s_t m_t / (1 - b**t)``.
-    Where a round turns back, momentum has carried the model past its aim, and ``m`` and its count
-    begin anew (O'Donoghue and Candes, 2015: adaptive restart). It sends what FedAvg sends, and
-    remembers one model.
+    Where a round turns back, or two do so less clearly, momentum has carried the model past its
+    aim, and ``m`` and its count begin anew (O'Donoghue and Candes, 2015: adaptive restart). It
+    sends what FedAvg sends, and remembers one model.
     """
 
     def __init__(self, *, server_momentum: float = 0.9, **everyone: int) -> None:
         super().__init__(**everyone)
         self.server_momentum = server_momentum
         self.mean_update: Arrays = {}
-        self.pace = np.array([1.0, 0.0])  # the step, and how many rounds have been taken
+        # The step, how many rounds have been taken, and how far the last one turned back
+        self.pace = np.array([1.0, 0.0, 0.0])
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -60,9 +61,10 @@ class PacedAvg(FromCurrent):
         before = self.mean_update or {n: np.zeros_like(a) for n, a in update.items()}
         cosine = _cosine(update, before)
         step, rounds = next_step(float(self.pace[0]), cosine), self.pace[1] + 1
-        if cosine < _BACK:
-            before, rounds = {n: np.zeros_like(a) for n, a in update.items()}, 1
-        self.pace = np.array([step, rounds])
+        back = min(0.0, cosine)
+        if back + self.pace[2] < _BACK:
+            before, rounds, back = {n: np.zeros_like(a) for n, a in update.items()}, 1, 0.0
+        self.pace = np.array([step, rounds, back])
         self.mean_update = {n: beta * before[n] + (1 - beta) * a for n, a in update.items()}
         factor = step / (1 - beta**rounds)
         self.current = {n: a + factor * self.mean_update[n] for n, a in self.current.items()}

@@ -7,6 +7,7 @@ defaults, so that ``.venv/bin/flwr run .`` has them whether the environment was 
 """
 
 import os
+import shutil
 import sys
 import sysconfig
 import tomllib
@@ -86,6 +87,8 @@ def command_name() -> str:
     program, here = PROGRAMS / "forager", Path.cwd()
     if not program.exists():
         return f"{sys.executable} -m forager.tools.cli"
+    if shutil.which("forager") == str(program):
+        return "forager"
     return str(program.relative_to(here) if program.is_relative_to(here) else program)
 
 

@@ -92,9 +92,10 @@ class Problem:
         if not isinstance(losses, Tensor) or tuple(losses.shape) != (count,):
             shape = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
             raise TaskError(
-                f"{type(self).__name__}.loss returned {shape} for {count} samples; it must return "
-                f"one loss per sample, shape ({count},): use reduction='none' and average over "
-                "all axes but the first"
+                f"{type(self).__name__}.loss returned {shape} for outputs of shape "
+                f"{tuple(outputs.shape)} and targets of shape {tuple(targets.shape)}; it must "
+                f"return one loss per sample, shape ({count},): use reduction='none' and average "
+                "over all axes but the first"
             )
         return losses
 

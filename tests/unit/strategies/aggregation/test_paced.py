@@ -39,8 +39,8 @@ def test_rounds_that_agree_lengthen_the_step_and_rounds_that_oppose_shorten_it()
     assert strategy.pace[0] < longest
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
-def test_the_model_does_not_swing_around_its_aim(share: float):
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0, np.array([0.6, 0.2, 0.9])])
+def test_the_model_does_not_swing_around_its_aim(share: float | np.ndarray):
     strategy, aim, model = PacedAvg(), np.array([1.0, -2.0, 0.5]), np.zeros(3)
     far = []
     for _ in range(22):

@@ -38,3 +38,19 @@ def test_simulated_clients_are_not_put_behind_every_other_program(
     assert env.environment(tmp_path)[name] == env.defaults(tmp_path)[name] == "0"
     monkeypatch.setenv(name, "5")
     assert env.environment(tmp_path)[name] == "5"
+
+
+def test_commands_are_as_short_as_this_terminal_allows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "forager"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(env, "PROGRAMS", program.parent)
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert env.command_name() == "bin/forager"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert env.command_name() == "forager"
