@@ -33,7 +33,7 @@ GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
     "95 % interval. A line that touches zero means that the difference may be chance. A strategy "
     "that was stopped early is compared where it was stopped. With many strategies, one line in "
-    "twenty misses zero by chance alone. With two seeds the intervals say little."
+    "twenty misses zero by chance alone. Intervals of two seeds are too wide to decide anything."
 )
 TABLE_NOTE = (
     "Click a title to sort. {name} is the mean of the last fifth of a strategy's evaluations, "
