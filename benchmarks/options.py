@@ -1,7 +1,7 @@
 """Options with and without: what each brings and costs, over seeds.
 
 ``python -m forager.benchmarks.options budget`` (or ``uplink``, ``time``, ``sites``, ``best``,
-``value``) prints a row per setting.
+``value``, ``work``) prints a row per setting; ``work`` looks for data in ``FORAGER_DATA``.
 ``time --speeds devices.npz`` takes the speeds of real devices: arrays ``computation`` (milliseconds
 per sample) and ``communication_kbps``, of which each seed draws some.
 """
@@ -18,7 +18,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
+from ..client_app.batch import ClientBatch
 from ..core.config import read_config
+from ..core.learning.job import Job
+from ..core.learning.train_settings import local_steps, train_settings
 from ..core.log.events import Contributed, Exchanged, PrivacySpent, RoundFinished, as_events
 from ..core.tasks import load_task
 from ..server_app.run_folder import RunFolder
@@ -26,6 +29,8 @@ from ..tools.engine.local import run_local
 from ..tools.engine.simulated_transport import DeviceSpeeds
 from ..tools.experiments.tables import Table
 from .buffered import TARGET, time_to_target
+from .studies.no_harm import CLIENTS, setting_of
+from .studies.runs import run_study
 
 Settings = Mapping[str, Any]
 
@@ -74,6 +79,15 @@ WAYS: dict[str, Settings] = {
     "work by speed, over-commit 0.3": {"work": "by-speed", "round.over-commit": 0.3},
     "coresets by speed": _CORESETS,
     "coresets by speed, over-commit 0.3": {**_CORESETS, "round.over-commit": 0.3},
+}
+FLAD: Settings = {"client-selector": "flad", "local-epochs": 5}
+_BY_LOSS: Settings = {**FLAD, "work": "by-loss"}
+WORKS: dict[str, Settings] = {
+    "flad, 5 epochs": FLAD,
+    "by-loss, 1 to 5 epochs": _BY_LOSS,
+    "by-loss, 1 to 5 epochs, 120 rounds": {**_BY_LOSS, "num-server-rounds": 120},
+    "flad, 3 epochs": {**FLAD, "local-epochs": 3},
+    "by-loss, 1.2 to 6 epochs": {**_BY_LOSS, "local-epochs": 6},
 }
 
 
@@ -163,6 +177,41 @@ def timed(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
     return [title, _spread(times, 0), updates, f"{len(done)} of {len(found)}"]
 
 
+def worked(title: str, settings: Settings, seeds: Sequence[int]) -> list[str]:
+    """Return the local steps of a run, its accuracy, and that of the worst tenth of clients."""
+    row = [title]
+    for data in ("digits", "WISDM"):
+        found = []
+        for seed in seeds:
+            with tempfile.TemporaryDirectory() as folder, counted_steps() as taken:
+                own = {**CLIENTS, **setting_of(data), **settings, "seed": seed}
+                last = run_study({**own, "output-dir": folder}).rounds[-1]
+            found.append((sum(taken), last["accuracy"], last["clients-accuracy-worst-10"]))
+        steps, accuracy, worst = zip(*found, strict=True)
+        row += [f"{mean(steps):,.0f}", _spread(accuracy, 3), _spread(worst, 3)]
+    return row
+
+
+@contextmanager
+def counted_steps() -> Iterator[list[int]]:
+    """Return a list to which the local steps of a run are added."""
+    taken: list[int] = []
+    jobs = ClientBatch.jobs
+
+    def counted(batch: ClientBatch) -> list[Job]:
+        found = jobs(batch)
+        if batch.trains:
+            usual = train_settings(batch.config, batch.round)
+            taken.extend(job.steps or local_steps(usual, len(job.data)) for job in found)
+        return found
+
+    ClientBatch.jobs = counted  # type: ignore[method-assign,assignment]
+    try:
+        yield taken
+    finally:
+        ClientBatch.jobs = jobs  # type: ignore[method-assign]
+
+
 def _spread(values: Sequence[float], digits: int) -> str:
     if not values:
         return "never"
@@ -190,12 +239,14 @@ def measured_speeds(path: str) -> Iterator[None]:
 
 Measure = Callable[[str, Settings, Sequence[int]], list[str]]
 _PLAIN = ["setting", "rounds", "epsilon", "bytes up", "bytes down", "accuracy"]
+_WORKED = ["steps", "accuracy", "worst tenth"]
 _LIARS_ARE = "of the clients with random labels, among as many of the lowest values"
 TABLES: dict[str, tuple[list[str], Measure, dict[str, Settings]]] = {
     "budget": (_PLAIN, plain, BUDGETS),
     "uplink": (_PLAIN, plain, UPLINKS),
     "sites": (["how", "all honest", "a fifth with random labels"], among_sites, SITES),
     "best": (["run", "last model", "best model", "its rounds"], best_and_last, BESTS),
+    "work": (["how", *_WORKED, *_WORKED], worked, WORKS),
     "value": (["leave-one-out", "ms a round", "accuracy", _LIARS_ARE], valued, VALUES),
 }
 

@@ -1,6 +1,7 @@
-"""Local steps that the server gives each client, by its speed."""
+"""Local steps that the server gives each client, by its speed or its loss."""
 
-from ...core.wire.keys import STEPS, WORK
+from ...core.learning.train_settings import given_steps, train_settings
+from ...core.wire.keys import WORK
 from ..batch import ClientBatch
 from .base import ClientHook
 
@@ -10,5 +11,8 @@ class GivenSteps(ClientHook):
 
     def before(self, batch: ClientBatch) -> None:
         """Read the steps of each client."""
-        given = batch.requests.column(WORK)
-        batch.steps = [0 if work is None else max(1, int(work[STEPS])) for work in given]
+        usual, given = train_settings(batch.config, batch.round), batch.requests.column(WORK)
+        batch.steps = [
+            0 if work is None else given_steps(work, usual, len(data))
+            for work, data in zip(given, batch.data, strict=True)
+        ]

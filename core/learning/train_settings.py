@@ -1,8 +1,9 @@
 """How a client trains: settings read from the run config once per process, and optimisers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from ..config import RunConfig
 from ..methods.selector import PROXY_BATCHES
 from ..tasks.errors import TaskError, imported, unknown
+from ..wire.keys import SHARE, STEPS
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,19 @@ def local_steps(settings: TrainSettings, examples: float) -> int:
     6
     """
     return settings.steps or settings.epochs * -(-int(examples) // settings.batch_size)
+
+
+def given_steps(work: Mapping[str, Any], settings: TrainSettings, examples: float) -> int:
+    """Return how many mini-batches a message gives a client: so many, or a share of the usual ones.
+
+    >>> from forager.core.config import read_config
+    >>> usual = train_settings(read_config({"local-epochs": 2, "batch-size": 16}), 1)
+    >>> given_steps({"share": 0.5}, usual, 40), given_steps({"steps": 9}, usual, 40)
+    (3, 9)
+    """
+    if SHARE in work:
+        return max(1, round(float(work[SHARE]) * local_steps(settings, examples)))
+    return max(1, int(work[STEPS]))
 
 
 Step = Callable[[Sequence[Tensor]], None]

@@ -62,9 +62,9 @@ METHODS = (
     _rule("sld", "samples with long gradients, but not the longest", "ranked:Sld", **_BY_LOSS),
     _rule(
         "titan",
-        "places for classes by how much their gradients differ, then samples by importance",
+        "places for classes by the length of their gradients, then samples by importance",
         "titan:Titan",
-        paper="Gong et al., 2025: A Two-Stage Data Selection Framework for Edge Devices (Titan)",
+        after="Gong et al., 2025: A Two-Stage Data Selection Framework for Edge Devices (Titan)",
         **_BY_LOSS,
     ),
     _rule(

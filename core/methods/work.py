@@ -1,9 +1,29 @@
 """How much clients train in a round."""
 
+from typing import Any
+
 from .base import Method
+
+_STEPS: dict[str, Any] = {
+    "hook": "client_app.hooks.given_steps:GivenSteps",
+    "needs": ("our training",),
+}
+_WITH = {"data-selector": ("full",), "objective": ("sgd", "prox", "gce", "sce")}
 
 METHODS = (
     Method(axis="work", name="same", about="all clients train for the same epochs", default=True),
+    Method(
+        axis="work",
+        name="by-loss",
+        about="from a fifth to all of the usual local steps, the more the higher a client's loss",
+        after="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
+        core="selectors.work_by_loss:work_by_loss",
+        outer="strategies.layers.work_by_loss:WorkByLoss.of_run",
+        sends=("loss",),
+        releases=("steps that depend on the losses of others",),
+        requires={"client-selector": ("flad", "local-loss", "power-of-choice", "fedcor"), **_WITH},
+        **_STEPS,
+    ),
     Method(
         axis="work",
         name="by-speed",
@@ -12,12 +32,8 @@ METHODS = (
         "Heterogeneous Client Devices using a Computing Power Aware Scheduler",
         core="selectors.equal_time:steps_by_speed",
         outer="strategies.layers.equal_time:EqualTime.of_run",
-        hook="client_app.hooks.given_steps:GivenSteps",
-        needs=("our training",),
-        requires={
-            "data-selector": ("full",),
-            "objective": ("sgd", "prox", "gce", "sce"),
-        },
+        requires=_WITH,
+        **_STEPS,
     ),
     Method(
         axis="work",

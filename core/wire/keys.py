@@ -48,7 +48,8 @@ REFERENCE = "reference"
 # What clustered learning asks clients, and what it sends them
 LOSSES = "losses"
 STEPS = "steps"
-WORK = "work"  # ConfigRecord with the steps of one client
+WORK = "work"  # ConfigRecord with the steps of one client, or its share of the usual ones
+SHARE = "share"
 AFFINITY = "affinity"  # ConfigRecord: feedback to a client, and its records: its request
 
 # IOS: the indices of the parameters that matter most to a client (ConfigRecord)

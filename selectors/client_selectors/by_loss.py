@@ -30,10 +30,9 @@ class Flad(ClientSelector):
     """Clients with at least the mean loss; drawn at random if they are too many.
 
     Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
-    Detection*, with the loss in place of their F1 score. In the paper all of them train, for 1 to 5
-    epochs of 10 to 1,000 steps, in proportion to their distance from the best. Here at most
-    ``count`` train, for the epochs of the run, and at least the two clients with the highest
-    losses: the reply of a single client may be unusable.
+    Detection*, with the loss in place of their F1 score. In the paper all of them train, the longer
+    the further behind (``work = 'by-loss'``). Here at most ``count`` train, and at least the two
+    clients with the highest losses: the reply of a single client may be unusable.
 
     >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})
     >>> sorted(Flad().select(crowd, 3, np.random.default_rng(0)).tolist())

@@ -3,8 +3,9 @@
 Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes, 2022: *Diverse Client Selection for Federated
 Learning via Submodular Maximization*. The mean update of all clients is off by at most
 ``sum_i min_{j in S} ||g_i - g_j||`` if each is represented by the nearest one of S (eq. 4).
-Facility location makes that small greedily. An update is the client's last one: nothing is sent for
-it (their variant without overhead).
+Facility location makes that small greedily. An update is the client's last one, as a sketch:
+nothing is sent for it (their variant without overhead). The authors' code begins with a gradient of
+every client, where newcomers train first here, and runs the greedy search in full by default.
 """
 
 import math

@@ -3,7 +3,9 @@
 Tang, Ning, Wang, Sun, Wang, Li and Chen, 2022: *FedCor: Correlation-Based Active Client Selection
 Strategy for Heterogeneous Federated Learning*. How the losses of clients change in a round is a
 Gaussian process: who trains lowers its own loss, and those of clients whose losses change with it.
-Its covariance is learnt in rounds in which all clients say their loss.
+Its covariance is learnt in rounds in which all clients say their loss, and random ones train, as in
+the authors' code. There the clients drawn for that train a copy of the model, which is dropped, and
+older changes count less; here their round counts, and the last 20 changes count alike.
 """
 
 import numpy as np
@@ -22,7 +24,8 @@ def covariance_factors(changes: Floats, dimension: int = 15) -> tuple[Floats, fl
     """Return V and s of the likeliest covariance ``V V' + s I`` of changes, one row per round.
 
     The paper's linear kernel on embeddings of ``dimension`` numbers, plus noise. It fits them by
-    gradient ascent; the maximum of that likelihood is known (Tipping and Bishop, 1999).
+    gradient ascent, with a fixed noise; where the noise is fitted too, the maximum of that
+    likelihood is known (Tipping and Bishop, 1999).
     """
     centred = changes - changes.mean(axis=0)
     _, singular, directions = np.linalg.svd(centred, full_matrices=False)
@@ -62,7 +65,7 @@ class FedCor(ClientSelector):
     """The clients that promise the largest drop of all losses, after some random rounds.
 
     - ``warm_up``: random rounds at the start, in each of which clients are asked for losses.
-    - ``every``: after that, they are asked in two successive rounds out of so many.
+    - ``every``: after that, one round in so many is random; clients are asked before and after it.
     - ``dimension``: of the embeddings of clients.
     - ``annealing``: the factor on a client for each time it was chosen since the last questions.
     """
@@ -74,7 +77,7 @@ class FedCor(ClientSelector):
     def __init__(
         self, warm_up: int = 10, every: int = 10, dimension: int = 15, annealing: float = 0.95
     ) -> None:
-        if min(warm_up, every, dimension) < 1 or not 0 < annealing <= 1:
+        if min(warm_up, every - 1, dimension) < 1 or not 0 < annealing <= 1:
             raise ValueError(f"fedcor: {warm_up=}, {every=}, {dimension=}, {annealing=}")
         self.warm_up, self.every, self.dimension = warm_up, every, dimension
         self.annealing = annealing
@@ -84,9 +87,14 @@ class FedCor(ClientSelector):
         self._times: dict[str, int] = {}  # chosen since then
 
     def asks(self) -> bool:
-        """Return whether losses are wanted: in the warm-up, and then in two rounds out of some."""
+        """Return whether losses are wanted: before and after each round of random clients."""
         past = self._round - self.warm_up
-        return past <= 0 or past % self.every < 2
+        return past <= 0 or (past % self.every < 2 and past >= self.every)
+
+    def _draws(self) -> bool:
+        """Return whether clients are drawn: of what others do to losses, nothing is learnt."""
+        past = self._round - self.warm_up
+        return past < 0 or 0 == past % self.every < past
 
     def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return positions in the order chosen."""
@@ -96,11 +104,11 @@ class FedCor(ClientSelector):
             self._learn(dict(zip(candidates.keys, losses.tolist(), strict=True)))
         else:
             self._losses = {}
-        self._round += 1
+        draws, self._round = self._draws(), self._round + 1
         pool = known[: max(_POOL, count)]
         keys = [candidates.keys[i] for i in pool.tolist()]
         rounds = self._rounds()
-        if self._round <= self.warm_up or rounds < 2 or not keys:
+        if draws or rounds < 2 or not keys:
             return known[:count]
         changes = np.array([self._changes.get(key, [0.0] * rounds) for key in keys])
         factors, noise = covariance_factors(changes.T, self.dimension)

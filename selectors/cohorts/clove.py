@@ -3,7 +3,9 @@
 Bhatia, Papadis, Kodialam, Lakshman, Chakrabarty, 2025: *CLoVE: Personalized Federated Learning
 through Clustering of Loss Vector Embeddings*. IFCA sends each client to its best model, so that all
 go to one if that happens to start better. Clients of one kind have like losses on all k models,
-good ones or not: CLoVE clusters these vectors, and gives each cluster a model of its own.
+good ones or not: CLoVE clusters these vectors, and gives each cluster a model of its own. The
+authors' code stops asking once all participants have kept their model for three rounds, and can
+look for the number of models; here all are asked in every round, and the number is given.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,13 @@
 """Titan: places for each class by how much its gradients differ, then samples by importance.
 
 Gong, Xing, Zheng, Wu, 2025: *A Two-Stage Data Selection Framework for Data-Efficient Model Training
-on Edge Devices*, by the authors of ODE: its second stage, classified importance sampling. A mean
-gradient estimated from few samples varies least if class y has places in proportion to
-``n_y sd_y`` and its samples are drawn in proportion to the lengths of their gradients. Here
-``sd_y`` is bounded by the mean length, which is all that devices compute for other rules. The first
-stage, which spares slow devices the gradients of most samples, is left out.
+on Edge Devices*, by the authors of ODE. Its second stage, classified importance sampling, draws
+samples of a class in proportion to the lengths of their gradients g (eq. 3), and class y has
+places in proportion to ``n_y sqrt((E ||g||)^2 - ||E g||^2)`` (eq. 2). Ours leaves out the second
+term, for which devices would keep a mean gradient of each class: places go by ``n_y E ||g||``, as
+in importance sampling over all samples, which the paper improves on. What is drawn stays stored,
+and all count alike, where the paper divides by the chance of each. The first stage, which spares
+slow devices the gradients of most samples, is left out.
 """
 
 import heapq

@@ -11,6 +11,7 @@ from flwr.app import ArrayRecord, Error, Message
 from numpy.typing import ArrayLike
 
 from ...core.config import ConfigError, RunConfig, read_config
+from ...core.learning.train_settings import given_steps, train_settings
 from ...core.methods.base import load
 from ...core.methods.catalogue import methods
 from ...core.methods.selector import PROXY_BATCHES
@@ -274,7 +275,8 @@ class SimulatedTransport:
         if (work := content.get(WORK)) is not None:
             told = next(reply.rows()).config(CORESET) or {}
             looked = round(examples / 3) if told.get(ROUND) == asked[ROUND] else 0  # to choose it
-            return looked + int(work[STEPS]) * min(config.batch_size, round(examples))
+            steps = given_steps(work, train_settings(config, 1), examples)
+            return looked + steps * min(config.batch_size, round(examples))
         steps = int(asked.get(STEPS, 0)) or config.local_steps
         return steps * config.batch_size or round(examples * config.local_epochs)
 

@@ -136,7 +136,7 @@ def test_central_noise_covers_models_only() -> None:
             text = problems(**{key.replace("-", "_"): value for key, value in axes.items()})
             refused = f"{axis} = {name!r} releases more than models with noise"
             allowed = ONLY_MODELS_BACK.get(axis)
-            plain = name in allowed if allowed else name not in ("ode-balanced", "ode")
+            plain = name in allowed if allowed else name not in ("ode-balanced", "ode", "by-loss")
             assert (refused in text) == (not plain), text
 
 

@@ -66,7 +66,7 @@ def test_fedcor_asks_nobody_between_two_looks_at_the_losses(tmp_path):
     asked = {layer.memory.told_in(str(i), "loss") for i in range(SIZE)}
     assert max(asked) <= 15
     assert layer.selector.state_dict()["round"] == 15
-    assert all(len(past) == 11 for past in layer.selector.state_dict()["changes"].values())
+    assert all(len(past) == 10 for past in layer.selector.state_dict()["changes"].values())
 
 
 def test_flad_trains_fewer_than_it_may(tmp_path):
