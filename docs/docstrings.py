@@ -13,6 +13,8 @@ from typing import Any
 import griffe
 
 _EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
+_REMARK = re.compile(r"^# .*\n(?:# .*\n)*", re.MULTILINE)
+_WIDTH = 70  # columns of a page
 _ROLE = re.compile(r":\w+:`~?([^`]+)`")
 
 
@@ -44,7 +46,14 @@ def fields(source: str) -> str:
     # With the comments above the first of them
     begin = top[places[0] - 1].end_lineno if places[0] else top[0].lineno - 1
     lines = textwrap.dedent(source).splitlines()[begin : top[places[-1]].end_lineno]
-    return f"```python\n{textwrap.dedent(chr(10).join(lines)).strip()}\n```"
+    text = textwrap.dedent("\n".join(lines)).strip().replace("``", "")
+    return f"```python\n{_REMARK.sub(_wrapped, text)}\n```"
+
+
+def _wrapped(remark: re.Match[str]) -> str:
+    """Wrap a comment of several lines to the width of a page."""
+    words = remark[0].replace("\n# ", " ").strip()
+    return textwrap.fill(words, _WIDTH, subsequent_indent="# ") + "\n"
 
 
 class Docstrings(griffe.Extension):

@@ -68,11 +68,11 @@ def strategy(
     model : Module or callable
         The model, or a function that returns one.
     data : pair of arrays or tensors, data set or data loader, optional
-        The server's own samples, for methods that need some.
+        The server's own samples, for methods that need them.
     loss : callable, optional
         As in :func:`forager.client_mod`.
     selector : ClientSelector, optional
-        Your own rule that chooses clients.
+        Your own rule for choosing clients.
 
     Examples
     --------

@@ -201,10 +201,10 @@ def forgetful() -> Study:
             for share in LOST[1:]
         ]
     setting = (
-        "Planted groups as above, `auxo` with low thresholds (clusters from round 2, splits"
-        " from round 4, 3 participants per part), low enough for a run of this size. Before"
-        " each training a client has lost its affinity records with this probability; unstable:"
-        " this share of the clients never has any."
+        "Planted groups as above, `auxo` with thresholds low enough for a run of this size"
+        " (clusters from round 2, splits from round 4, 3 participants per part). Before each"
+        " training a client loses its affinity records with this probability; unstable: this share"
+        " of the clients never has any."
     )
     primary = tuple(f"{TWO[0]}: {name}" for name in ("fedyogi", "5% lost"))
     return Study("auxo-lost", "auxo", setting, tuple(cells), primary=primary)

@@ -288,16 +288,15 @@ def rule(claims: Sequence[Claim], closest: str = "the one closest to the paper's
     """Return how verdicts follow from differences, in words."""
     few = any(test.few for claim in claims for test in claim.tests)
     return (
-        f"The first place of each claim, in bold, is its primary comparison: {closest},"
-        " whatever came out. It decides at the 5 % level; the other places of"
-        " the claim are corrected among themselves (Holm). Differences below a point, or a tenth of"
-        " a ratio, are too small to matter. *Held*: the primary comparison shows it, and no other"
-        " place shows the opposite (or all show it, if that is the claim). *Held in part*: one of"
-        " the two. *Refuted*: the interval"
-        " excludes a gain that matters; or, where nothing must be lost, it lies below zero."
-        " *Undecided*: neither; the number of seeds is that which would find the difference that"
-        " was seen, or the smallest that matters, four times in five."
-    ) + (" Places with fewer than five seeds decide nothing where others have more." if few else "")
+        f"The first comparison of each claim, in bold, is its primary one: {closest}, whatever the"
+        " result. It decides at the 5 % level; the other comparisons of the claim are corrected for"
+        " their number (Holm). Differences below a point, or a tenth of a ratio, are too small to"
+        " matter. *Held*: the primary comparison shows it, and no other shows the opposite (or all"
+        " show it, if that is the claim). *Held in part*: one of the two. *Refuted*: the interval"
+        " excludes a gain that matters or, for a claim that nothing is lost, lies below zero."
+        " *Undecided*: neither; the table gives the number of seeds that would find the observed"
+        " difference, or the smallest that matters, four times in five."
+    ) + (" Comparisons with fewer than five seeds decide only if no other has more." if few else "")
 
 
 def claims_table(claims: Sequence[Claim]) -> str:

@@ -137,9 +137,9 @@ def forms() -> Study:
     ]
     setting = (
         "The digits as above. `unit` is how `cosage` reads eq. 8 and 9; `printed` and"
-        " `index-overlap` (ours, after IOS) are values of `summary.form`. In every round of the"
-        " first two the other one chooses as well, by the same updates of the same clients with"
-        " the same ages, and is only counted: of 10 choices so many are alike."
+        " `index-overlap` (ours, after IOS) are values of `summary.form`. In every round"
+        " of the first two, the other form also chooses, from the same updates and ages, without"
+        " effect on the run; the column counts the choices, of 10, that both share."
     )
     return Study("cosage-forms", "cosage", setting, tuple(cells), SEEDS)
 

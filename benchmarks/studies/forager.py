@@ -86,7 +86,7 @@ def parts() -> Study:
         for name in PARTS_ON
         for row, changed in rows.items()
     ]
-    setting = "As above, with one part replaced by the plain way to do the same."
+    setting = "As above, with one part replaced by its plain counterpart."
     return Study("forager-parts", "forager", setting, tuple(cells))
 
 

@@ -61,7 +61,7 @@ def long() -> Study:
     ]
     setting = (
         "40 % wrong labels, 10 clients, all in every round, batches of 16, momentum 0.9, a tenth of"
-        " the samples, a look every 10 rounds. Digits: MLP of 256, Dirichlet 0.4, 2 local epochs,"
+        " the samples, chosen every 10 rounds. Digits: MLP of 256, Dirichlet 0.4, 2 local epochs,"
         " 250 rounds, cosine schedule. Blobs: MLP of 512, iid, 5 local epochs, 100 rounds, constant"
         " rate."
     )

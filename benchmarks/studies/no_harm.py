@@ -1,4 +1,4 @@
-"""Does a preset harm? Every one on eight data sets, against the plain way to do the same.
+"""Does a preset harm? Every one on eight data sets, against its baseline.
 
 Three families, because three things are replaced. Presets that choose clients, cohorts, objectives
 or aggregation replace FedAvg; coresets replace random samples of the same budget, under 40 % wrong

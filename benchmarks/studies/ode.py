@@ -107,7 +107,7 @@ def parts() -> Study:
         "WISDM as above, `ode`, 100 rounds, with the gradients of the last layer (the"
         " simplified version, our default), of all layers, and with the exact global gradient in"
         " place of its estimate; and without one of its three parts: samples kept at random,"
-        " the gradient of what participants store in place of an estimate, nobody told which"
+        " the gradient over the participants' stores in place of an estimate, no plan of the"
         " labels to store."
     )
     primary = tuple(part for part in PARTS if part != "without coordination")
@@ -145,8 +145,8 @@ def costs() -> Study:
         "400 samples, offered one at a time to a device with an untrained network; data and"
         " networks as above. Held: the model, the estimate of the global gradient, the device's"
         " own mean gradient and the rule's values and places, without the stored samples."
-        " Looking: the most that tensors take besides during an offer. Milliseconds are of CPU"
-        " on the machine that ran this. `high-loss` and `gradient-norm` look at the last layer,"
+        " Looking: the peak of further tensors during an offer. Milliseconds are of CPU"
+        " on the machine that ran this. `high-loss` and `gradient-norm` use the last layer,"
         " as `ode-balanced` does."
     )
     return Study("ode-costs", "ode", setting, tuple(cells))

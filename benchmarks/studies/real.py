@@ -80,7 +80,7 @@ def heart() -> Study:
     setting = (
         "Fed-Heart-Disease: 740 patients of 4 hospitals, FLamby's features, split and scaling;"
         " logistic regression, all hospitals in every round, 15 rounds of 100 steps, batches of 4,"
-        " learning rate 0.001 where FLamby does not say otherwise. Accuracy as a mean over"
+        " learning rate 0.001 unless FLamby gives another. Accuracy as a mean over"
         " hospitals; pooled test: all test patients, scaled by all training patients."
     )
     return Study("real-heart", "real", setting, tuple(cells))
@@ -90,10 +90,10 @@ def air() -> Study:
     """Return stations that measure air: regression, tested on later years."""
     cells = tuple(Cell(name, {**AIR, **own}) for name, own in ROWS.items())
     setting = (
-        "Beijing, 12 stations, one in six hours: the logarithm of fine dust (PM2.5) in six hours"
-        " from what is measured now. Training on the first 70 % of four years, tests on the rest,"
-        " by station. An MLP of 32, 6 stations per round, 40 rounds of one epoch, batches of 32,"
-        " learning rate 0.02. RMSE in standard deviations of the target."
+        "Beijing, 12 stations, one sample every six hours: the logarithm of fine dust (PM2.5) six"
+        " hours ahead, from the measurements at the time. Training on the first 70 % of four years,"
+        " tests on the rest, by station. An MLP of 32, 6 stations per round, 40 rounds of one"
+        " epoch, batches of 32, learning rate 0.02. RMSE in standard deviations of the target."
     )
     return Study("real-air", "real", setting, cells, range(5))
 
@@ -102,7 +102,7 @@ def spoken() -> Study:
     """Return who trains, where data and devices are as uneven as they really are."""
     cells = tuple(Cell(name, {**SPOKEN, **own}) for name, own in RULES.items())
     setting = (
-        "Images of Fashion-MNIST spread as 300 speakers said ten words in Speech Commands, on"
+        "Images of Fashion-MNIST, divided like ten words among 300 speakers of Speech Commands, on"
         " devices with the speeds and connections of FedScale's trace; an MLP of 64, 15 clients per"
         " round, 60 rounds of 2 local epochs (180 updates of 5 clients with the buffer), batches of"
         " 8, learning rate 0.02. Accuracy on the server's test data."
@@ -115,8 +115,8 @@ def shakespeare() -> Study:
     names = ("fedavg", "fedavg, tuned", "turns, fedyogi, tuned", "forager")
     cells = tuple(Cell(name, {**SPEAK, **ROWS[name]}) for name in names)
     setting = (
-        "Shakespeare, next character, 142 speakers, at most 3,000 characters each of which the last"
-        " fifth is for tests; a GRU, 10 speakers per round, 20 rounds of 2 local epochs."
+        "Shakespeare, next character, 142 speakers with at most 3,000 characters each, the last"
+        " fifth of them for tests; a GRU, 10 speakers per round, 20 rounds of 2 local epochs."
     )
     return Study("real-speakers", "real", setting, cells, range(3))
 

@@ -77,7 +77,7 @@ def updates() -> Study:
         for name, defence in DEFENCES.items()
     ]
     setting = (
-        "Digits, softmax, 20 clients, every fifth hostile, Dirichlet 1.0, everybody in every round,"
+        "Digits, softmax, 20 clients, every fifth hostile, Dirichlet 1.0, all in every round,"
         " 20 rounds of 2 local epochs. Accuracy of the global model on clean test data. All"
         " columns but two have the default bounds. Tight bounds: the mean with"
         " `quarantine.norm-factor=3 quarantine.count-factor=5`; no bounds: the mean with 1000 for"
@@ -108,8 +108,8 @@ def summaries() -> Study:
         }.items()
     ]
     setting = (
-        "As above with five of the 20 clients in each of 40 rounds. Attackers flip their updates;"
-        " those who lie also say whatever gets them chosen: a similarity of -1, or a loss of a"
+        "As above, with five of the 20 clients in each of 40 rounds. Attackers flip their updates;"
+        " liars also claim what makes them chosen: a similarity of -1, or a loss of a"
         " million. A fair share of turns would be 20 %."
     )
     primary = (
@@ -133,8 +133,8 @@ def cohorts() -> Study:
         for attack in ("none", attacked)
     ]
     setting = (
-        "Digits, softmax, 20 clients, every fifth hostile, iid, everybody in every round, 20 rounds"
-        " of 5 local epochs. Attackers turn their labels round; under `auxo` clients are in"
+        "Digits, softmax, 20 clients, every fifth hostile, iid, all in every round, 20 rounds of 5"
+        " local epochs. Attackers reverse the order of their labels; under `auxo` clients are in"
         " four planted groups, and attackers claim to fit best where they fit worst. Mean accuracy"
         " of the honest clients on their own test data, each with the model that it would use."
     )

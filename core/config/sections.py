@@ -207,7 +207,7 @@ class PersonaliseSettings(Settings):
     keep: Literal["none", "head", "norms"] = key(
         "none",
         "parts of the model that stay on the client: the head (FedPer), or normalisation layers "
-        "(FedBN); it is not aggregated, so judge by what clients evaluate",
+        "(FedBN); they are not aggregated, so only tests on clients judge the model",
     )
 
 

@@ -1,7 +1,7 @@
-"""What happens in a run, as records: ``events.jsonl`` holds one per line.
+"""The events of a run: ``events.jsonl`` holds one per line.
 
-Writers and readers use the same class: a log has one meaning. A line of another version, or a
-damaged one, is read as far as it makes sense: see :func:`read_event`.
+Writers and readers use the same classes. Of a damaged line, or one of another version, the fields
+that make sense are read: see :func:`read_event`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from .event import Spread as Spread
 
 
 class RunStarted(Event, name="run-started"):
-    """A run begins, or continues after a stop. The first of its metrics is the one that matters."""
+    """A run begins, or continues after a stop. The first of its metrics is the main one."""
 
     strategy: str = ""
     layers: str = ""
@@ -46,14 +46,14 @@ class RunFinished(Event, name="run-finished"):
 
 
 class RoundFinished(Event, name="round-finished"):
-    """A round is over, evaluation included; who is known but was not connected then."""
+    """A round ended, evaluation included. ``away``: known clients that were not connected then."""
 
     seconds: Number = None
     away: list[str] | None = None
 
 
 class RolledBack(Event, name="rolled-back"):
-    """A round failed again and again with every reply set aside: an earlier checkpoint counts."""
+    """A round failed several times with every reply set aside; the run returned to a checkpoint."""
 
     to: Count = 0  # the round of the checkpoint
     reason: str = ""
@@ -66,7 +66,7 @@ class CheckpointSaved(Event, name="checkpoint"):
 
 
 class Selected(Event, name="selected"):
-    """Who was chosen, with age and score where the rule has them."""
+    """Which clients were chosen, with their ages and scores if the rule uses them."""
 
     of_data = frozenset({"scores", "other_scores"})
     phase: str = "train"
@@ -82,7 +82,7 @@ class Selected(Event, name="selected"):
 
 
 class Exchanged(Event, name="exchange"):
-    """Messages of one kind were sent; the outcome."""
+    """Messages of one kind were sent, and these replies came."""
 
     kind: str = "train"
     sent: Count = 0
@@ -100,7 +100,7 @@ class Exchanged(Event, name="exchange"):
 
 
 class LateReplied(Event, name="late-reply"):
-    """A training reply came after its round: it taught something, or counts in the next."""
+    """A training reply came after its round: the server learns from it, or aggregates it next."""
 
     client: str = "?"
     asked_in: Round | None = None
@@ -116,7 +116,7 @@ class Quarantined(Event, name="quarantined"):
 
 
 class LeftOut(Event, name="left-out"):
-    """Clients that are connected and may not take part, by the run's own settings."""
+    """Connected clients that the settings of the run exclude."""
 
     count: Clients = 0
     clients: list[str] = []  # the first of them
@@ -124,60 +124,60 @@ class LeftOut(Event, name="left-out"):
 
 
 class Baseline(Event, name="baseline"):
-    """What a model would reach that always gives the same answer, by metric."""
+    """What a constant prediction would reach, by metric."""
 
     what: str = ""
     metrics: Mapping[str, Number] = {}
 
 
 class ClassesSpread(Event, name="classes-spread"):
-    """How many samples of each class the first clients hold, one row per client; in simulation."""
+    """Samples of each class that the first clients hold, one row per client; only in simulation."""
 
     clients: Clients = 0
     counts: list[list[Count]] = []
 
 
 class ClientNames(Event, name="client-names"):
-    """What people call the clients, by key: the owners of their data, where the data say."""
+    """Readable names of clients by key: the owners of their data, if the data name them."""
 
     names: dict[str, str] = {}
 
 
 class DataChecked(Event, name="data-checked"):
-    """What of the data may mislead, found before the run."""
+    """What the data check found before the run."""
 
     findings: list[str] = []
 
 
 class InputsScaled(Event, name="inputs-scaled"):
-    """Inputs are scaled, by the means and spreads that clients reported."""
+    """Inputs are scaled by the means and standard deviations that clients reported."""
 
     clients: Clients = 0
     features: Count = 0
 
 
 class Aggregated(Event, name="aggregated"):
-    """A round's model was made."""
+    """The replies of a round were aggregated into a new model."""
 
     metrics: Mapping[str, Number] = {}
 
 
 class Contributed(Event, name="contributed"):
-    """Whose updates made the model of a round: one entry per client in each list."""
+    """Clients whose updates were aggregated in a round: one entry per client in each list."""
 
     of_data = frozenset({"samples", "norms", "shares", "values"})
     clients: list[str] = []
     bytes_up: list[Count] = []
     samples: Numbers = []
-    norms: Numbers = []  # of its update
-    shares: Numbers = []  # of the mean update, along it: all together are 1
-    values: Numbers = []  # loss of the mean on the server's data without it, minus that with it
+    norms: Numbers = []  # of the update
+    shares: Numbers = []  # of the mean update, in its direction; they add up to 1
+    values: Numbers = []  # loss on the server's data without the update, minus the loss with it
 
 
 class Evaluated(Event, name="evaluated"):
-    """A model was tested: on the server by metric, with the main one by cohort; or on clients.
+    """A model was tested: on the server (``metrics``, ``cohorts``) or on clients (``spread``).
 
-    On the clients `spread` is by metric, and `loss` is their mean.
+    On clients, ``loss`` is the mean over them.
     """
 
     where: str = "server"
@@ -222,7 +222,7 @@ class FineTuned(Event, name="fine-tuned"):
 
 
 class Decided(Event, name="decided"):
-    """A part of the run was switched on or off by what was seen."""
+    """The run switched a part on or off, because of what it saw."""
 
     part: str = ""
     seen: str = ""
@@ -230,7 +230,7 @@ class Decided(Event, name="decided"):
 
 
 class Examined(Event, name="examined"):
-    """What a round showed of its clients, for a diagnosis: columns in the clients' order."""
+    """What a round showed about its clients, for a diagnosis: columns in the order of clients."""
 
     of_data = frozenset({"columns", "facts"})
     clients: list[str] = []
@@ -239,7 +239,7 @@ class Examined(Event, name="examined"):
 
 
 class SparseUplinkUsed(Event, name="uplink"):
-    """Bytes of sparse updates, and of the models that they stand for."""
+    """Bytes of sparse updates, and of the models that they replace."""
 
     of_data = frozenset({"advice"})
     bytes_sparse: Count = 0
@@ -248,7 +248,7 @@ class SparseUplinkUsed(Event, name="uplink"):
 
 
 class PrivacySpent(Event, name="privacy"):
-    """The privacy spent so far, by the client asked most often and on average."""
+    """Epsilon spent so far: by the client asked most often, and on average."""
 
     delta: Number = None
     epsilon_most: Number = None
@@ -258,7 +258,7 @@ class PrivacySpent(Event, name="privacy"):
 
 
 class CoresetsUsed(Event, name="coresets"):
-    """What clients trained on."""
+    """The coresets that clients trained on."""
 
     of_data = frozenset({"labels", "clean_share"})
     chose: Count = 0
@@ -273,7 +273,7 @@ class CoresetsUsed(Event, name="coresets"):
 
 
 class StreamsStored(Event, name="streams"):
-    """What clients keep of their streams."""
+    """The samples of their streams that clients store."""
 
     of_data = frozenset({"stored", "classes"})
     clients: Clients = 0
@@ -283,7 +283,7 @@ class StreamsStored(Event, name="streams"):
 
 
 class StoragePlanned(Event, name="planned"):
-    """Who is to store which label was planned."""
+    """A new plan: which clients store which labels."""
 
     of_data = frozenset({"stored", "holders", "class_weights", "quota"})
     clients: Clients = 0
@@ -326,7 +326,7 @@ class CohortFailed(Event, name="cohort-failed"):
 
 
 class CohortsEvaluated(Event, name="cohorts-evaluated"):
-    """How the model of each cohort does on its clients' own data: the mean of the main metric."""
+    """The main metric of each cohort's model on its clients' own data, on average."""
 
     means: Mapping[str, Number] = {}
 
@@ -337,13 +337,13 @@ class CohortsEvaluated(Event, name="cohorts-evaluated"):
 
 
 class Regrouped(Event, name="regrouped"):
-    """New cohorts, each with the old ones that it comes from and their weights."""
+    """New cohorts, each with the old cohorts that it was made from and their weights."""
 
     cohorts: dict[str, dict[str, float]] = {}
 
 
 class SimilarityFound(Event, name="similarity"):
-    """How similar clients are to each other: no more of them than can be drawn."""
+    """The similarity of clients, of at most as many as a picture can show."""
 
     clients: list[str] = []
     matrix: Sequence[Numbers] = []
@@ -351,7 +351,7 @@ class SimilarityFound(Event, name="similarity"):
 
 
 class SupportsFetched(Event, name="supports"):
-    """Clients whose supports were fetched since their signatures were alike."""
+    """Clients whose supports were fetched because their signatures agree."""
 
     signatures: Count = 0
     candidate_pairs: Count = 0
@@ -360,14 +360,14 @@ class SupportsFetched(Event, name="supports"):
 
 
 class NeighboursFound(Event, name="neighbours"):
-    """Whose models each client's own is mixed from."""
+    """The clients whose models are mixed into the model of each client."""
 
     graph: dict[str, list[str]] = {}
     values: bool = True
 
 
 class AlignmentFound(Event, name="alignment"):
-    """How far similarities agree with the truth, in all and by client: added by an analysis."""
+    """How well similarities agree with the truth, in total and by client; added by an analysis."""
 
     clients: list[str] = []
     scores: Mapping[str, Number] = {}
@@ -376,7 +376,7 @@ class AlignmentFound(Event, name="alignment"):
 
 
 def read_event(fields: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line; None if its kind is unknown. Senseless fields are left out.
+    """Return the event of a line; None if its kind is unknown. Invalid fields are omitted.
 
     >>> read_event({"event": "round-finished", "round": 3, "seconds": "?"})
     RoundFinished(round=3, cohort=None, time=None, seconds=None, away=None)
@@ -395,6 +395,6 @@ def _read(kind: type[Event], fields: Mapping[str, Any]) -> Event:
 
 
 def as_events(told: Iterable[Event | Mapping[str, Any]]) -> Iterator[Event]:
-    """Return the events of a log, or those given; unknown kinds are passed over."""
+    """Return events from the lines of a log, or as they are; unknown kinds are skipped."""
     found = (entry if isinstance(entry, Event) else read_event(entry) for entry in told)
     return (event for event in found if event is not None)

@@ -10,7 +10,7 @@ SIMILARITIES = ("none", "index-overlap", "centred-overlap", "signed-overlap")
 
 
 class AuxoSettings(Settings):
-    """When auxo splits a cohort, and how clients explore; the paper has large runs."""
+    """When auxo splits a cohort, and how clients explore; defaults suit large runs."""
 
     section = "auxo"
     parts: AtLeastOne = key(4, "most parts that a cohort is split into (K)")

@@ -41,9 +41,9 @@ class CoresetSettings(Settings):
     )
     residual: Literal["mean", "total", "plain-mean", "printed"] = key(
         "mean",
-        'what gcfl and gradmatch still miss of the target: of the "mean" gradient (the '
-        'paper\'s text), of the "total" (mean times budget), for the "plain-mean" of all taken'
-        ' to equal the target, or as "printed" in Alg. 2',
+        'what the coreset of gcfl and gradmatch matches: the "mean" gradient (the paper\'s text) '
+        'or the "total" (mean times budget) by a weighted sum, the mean by the "plain-mean" of '
+        'its samples, or as "printed" in Alg. 2',
     )
     target: Literal["auto", "server", "own"] = key(
         "auto",

@@ -15,7 +15,7 @@ METHODS = (
     Method(
         axis="data-selector",
         name="examined",
-        about="all samples; what forager diagnose looks at is written down",
+        about="all samples; logs what forager diagnose needs",
         after="Chen and Vikalo, 2024: Heterogeneity-Guided Client Sampling (HiCS-FL)",
         settings=(Diagnosis,),
         layer="strategies.layers.examination:Examination.of_run",

@@ -6,7 +6,7 @@ METHODS = (
     Method(
         axis="data-selector",
         name="confirmed",
-        about="all samples; once labels are found to be wrong, as far as the model confirms them",
+        about="all samples; weighted by the model's agreement once labels are found to be wrong",
         after="Gradient Coreset for Federated Learning (GCFL), and Arpit et al., 2017",
         core="selectors.data_selectors.confirmed_labels:LabelDoubt",
         layer="strategies.layers.confirmed_labels:ConfirmedLabels.of_run",
@@ -16,7 +16,7 @@ METHODS = (
     Method(
         axis="serving",
         name="best",
-        about="the model, or the model tuned on the client's data, by its own held-out samples",
+        about="the received model or a tuned one, by the client's held-out samples",
         after="Cheng, Chadha and Duchi, 2021: Fine-tuning is Fine in Federated Learning (FTFA)",
         core="core.learning.serving:served_models",
     ),

@@ -18,7 +18,7 @@ class MoonSettings(Settings):
     projection: Count = key(
         0,
         "width of two more layers in front of the model's head, whose output is compared (the"
-        " paper has 256); 0 adds none and compares what the head is given",
+        " paper has 256); 0 adds none and compares the head's input",
     )
 
 

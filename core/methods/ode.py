@@ -82,7 +82,7 @@ METHODS = (
     ),
     OdeMethod(
         name="ode-balanced",
-        about="likewise, labels stored and clients weighted in proportion to what arrives",
+        about="as ode, with labels stored and clients weighted in proportion to what arrives",
         after=_PAPER,
         presets={"ode-balanced": {}},
         reads=(

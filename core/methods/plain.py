@@ -15,7 +15,9 @@ METHODS = (
     _rule("all", "all clients, every round", "plain:Everyone"),
     _rule("round-robin", "all clients in turn", "plain:RoundRobin"),
     _rule("aoi", "clients that have waited longest (age of information)", "age:OldestFirst"),
-    _rule("turns", "clients that have waited longest, in varying company", "age:ShuffledTurns"),
+    _rule(
+        "turns", "clients that have waited longest, in varying combinations", "age:ShuffledTurns"
+    ),
     Method(axis="data-selector", name="full", about="all of a client's data", default=True),
     Method(
         axis="cohorts",
@@ -43,7 +45,7 @@ METHODS = (
     Method(
         axis="serving",
         name="model",
-        about="what the server sends, tuned for personalise.epochs",
+        about="the received model, tuned for personalise.epochs",
         default=True,
     ),
     Method(axis="weighting", name="uniform", about="all clients count the same"),

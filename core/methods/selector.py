@@ -98,7 +98,7 @@ METHODS = (
     ),
     Selector(
         name="flad",
-        about="clients with at least the mean loss, by lot if they are more than clients-per-round",
+        about="clients with at least the mean loss, drawn at random if they are too many",
         paper="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
         settings=(Summary,),
         reads=("mode", "ask-at-most"),

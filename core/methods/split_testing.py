@@ -23,7 +23,7 @@ class SplitTestSettings(Settings):
 METHODS = (
     CohortMethod(
         name="split-test",
-        about="cohorts are split where updates show groups; clients without one are asked",
+        about="cohorts are split if updates show groups; clients without a cohort are asked",
         after=PAPER,
         presets={"split-test": {}},
         settings=(SplitTestSettings,),
@@ -34,7 +34,7 @@ METHODS = (
     ),
     CohortMethod(
         name="conflict-test",
-        about="as split-test, where groups differ by more than their labels",
+        about="as split-test, but only if groups differ by more than their labels",
         after=f"{PAPER}; labels as in HiCS-FL (Chen and Vikalo, 2024)",
         settings=(SplitTestSettings,),
         core="selectors.cohorts.split_testing:SplitTest",

@@ -28,7 +28,7 @@ class TopKMethod(Method):
 
 _TOP_K = TopKMethod(
     name="top-k",
-    about="clients send only the largest changes, and add what is left out to the next update",
+    about="clients send only the largest changes, and add the others to the next update",
     after="Stich, Cordonnier and Jaggi, 2018: Sparsified SGD with Memory",
     presets={"cosage-feedback": {"client-selector": "cosage", "weighting": "uniform"}},
     core="core.wire.sparse:encode",
@@ -51,7 +51,7 @@ METHODS = (
     replace(
         _TOP_K,
         name="compact",
-        about="as top-k, with the largest three tenths in half precision: more for the same bytes",
+        about="as top-k, with the largest three tenths of the entries in half precision",
         presets={},
         settings=(),
         density=0.3,
@@ -60,7 +60,7 @@ METHODS = (
     Method(
         axis="uplink",
         name="int8",
-        about="clients send changes rounded to a byte, and add what rounding lost to the next",
+        about="clients send changes rounded to a byte, and add the rounding error to the next ones",
         after="Alistarh et al., 2017: QSGD: Communication-Efficient SGD via Gradient Quantization "
         "and Encoding",
         core="core.wire.int8:encode",

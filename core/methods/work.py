@@ -38,7 +38,7 @@ METHODS = (
     Method(
         axis="work",
         name="coreset-by-speed",
-        about="slow clients train on coresets as large as lets all clients finish together",
+        about="slow clients train on coresets small enough to finish with the others",
         after="Guo et al., 2024: FedCore: Straggler-Free Federated Learning with Distributed "
         "Coresets",
         core="selectors.equal_time:steps_by_speed",

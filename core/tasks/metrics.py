@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says how good a model is.
+    """A number that measures how good a model is.
 
     >>> worst = Metric("worst", False, compute=lambda outputs, targets: max(abs(outputs - targets)))
     >>> worst.better(0.1, than=0.2)
@@ -28,7 +28,7 @@ class Metric:
     compute: Callable[[Any, Any], float] | None = None
 
     def gain(self, value: float, over: float) -> float:
-        """Return how much better `value` is than `over`, whichever way is better."""
+        """Return how much better ``value`` is than ``over``; negative if it is worse."""
         return value - over if self.higher_is_better else over - value
 
     def better(self, value: float, than: float) -> bool:

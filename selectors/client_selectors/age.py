@@ -85,7 +85,7 @@ def _youngest(
 
 
 class OldestFirst(ClientSelector):
-    """AoI-based prioritization: the clients that waited longest; ties at random.
+    """The clients that have waited longest (AoI, the age of information); ties at random.
 
     >>> crowd = Candidates(list("abc"), {"age": np.array([0, 2, 1])})
     >>> OldestFirst().select(crowd, 2, np.random.default_rng(0)).tolist()
@@ -100,8 +100,8 @@ class OldestFirst(ClientSelector):
 class ShuffledTurns(ClientSelector):
     """Turns by age in an order that varies: the highest ``age + U(0, 1.5)``.
 
-    Strict turns put the same clients together for ever, such as two halves that never meet. What
-    compares the participants of a round then never learns how the halves differ.
+    Strict turns keep the same clients together, such as two halves that never meet. A method that
+    compares the participants of a round then cannot compare the halves.
 
     >>> rng, age, partners = np.random.default_rng(0), np.zeros(4, dtype=int), set()
     >>> for _ in range(60):

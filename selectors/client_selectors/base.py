@@ -23,7 +23,7 @@ class Candidates:
 
     keys: Sequence[str]  # stable names of the clients
     # One value per client each, in the order of the keys. Always there: ``age`` (rounds since it
-    # was last chosen) and ``participated`` (was it ever?). Only if the selector needs them:
+    # was last chosen) and ``participated`` (was it ever chosen?). If the selector needs them:
     # ``similarity`` to the last global update, ``loss``, ``histogram`` (label counts, one row per
     # client), ``utility``, ``seconds`` and ``num-examples`` of the last training, its ``update``
     # (a sketch) and ``bias-update`` (of the output layer), one row per client. NaN means unknown.
@@ -56,9 +56,9 @@ class Candidates:
 class ClientSelector(Stateful):
     """Chooses clients. Stateless selectors override only :meth:`select`.
 
-    - ``needs``: observations that it looks at, besides ``age`` and ``participated``.
-    - ``oracle``: whether it looks at what no server of a real federation knows.
-    - ``takes_fewer``: whether it may choose fewer clients than it may.
+    - ``needs``: observations that the rule uses, besides ``age`` and ``participated``.
+    - ``oracle``: whether it uses information that no real server has.
+    - ``takes_fewer``: whether it may choose fewer clients than ``count``.
 
     >>> class Last(ClientSelector):
     ...     def select(self, candidates, count, rng):
@@ -72,13 +72,13 @@ class ClientSelector(Stateful):
     takes_fewer: ClassVar[bool] = False
 
     def asks(self) -> bool:
-        """Return whether clients are to be asked for fresh observations in this round."""
+        """Return whether to ask clients for new observations in this round."""
         return True
 
     def shortlist(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
-        """Return the positions of those to ask for a fresh observation: everyone, unless said.
+        """Return the positions of the clients to ask for a new observation; by default, all.
 
-        What :meth:`select` is given are those of them that answered.
+        :meth:`select` gets those that answered.
         """
         return np.arange(len(candidates))
 

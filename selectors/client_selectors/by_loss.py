@@ -8,7 +8,7 @@ from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 
 class LocalLoss(ClientSelector):
-    """The highest loss of the current model on their own data; ties at random.
+    """The clients on whose data the current model has the highest loss; ties at random.
 
     The "local loss" baseline of CosAge, Fig. 3: power-of-choice with every client a candidate.
     Clients whose loss is unknown (not finite) are not chosen.
@@ -27,12 +27,12 @@ class LocalLoss(ClientSelector):
 
 
 class Flad(ClientSelector):
-    """Clients with at least the mean loss; if they are too many, lots decide among them.
+    """Clients with at least the mean loss; drawn at random if they are too many.
 
     Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
-    Detection*, with the loss in place of their F1 score. There all of them train, and the further
-    behind the longer (``work = 'by-loss'``); here at most ``count`` do, and at least the two
-    highest losses: a round does not rest on one client, whose reply may be of no use.
+    Detection*, with the loss in place of their F1 score. In the paper all of them train, the longer
+    the further behind (``work = 'by-loss'``). Here at most ``count`` train, and at least the two
+    clients with the highest losses: the reply of a single client may be unusable.
 
     >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})
     >>> sorted(Flad().select(crowd, 3, np.random.default_rng(0)).tolist())
@@ -56,10 +56,10 @@ class PowerOfChoice(LocalLoss):
 
     Cho, Wang, Joshi: *Client Selection in Federated Learning: Convergence Analysis and
     Power-of-Choice Selection Strategies*, section 3. The draw is in proportion to the observation
-    ``num-examples``: what clients trained on last. Unknown sizes count as the median of the known
-    ones; the draw is uniform while none is known.
+    ``num-examples``, the samples of the last training. Unknown sizes count as the median of the
+    known ones; as long as none is known, the draw is uniform.
 
-    - ``candidates``: how many are drawn and asked (d); 0 means twice as many as will be chosen.
+    - ``candidates``: clients that are drawn and asked (d); 0 means twice the number to choose.
 
     >>> crowd = Candidates(list("abcd"), {"num-examples": np.array([0, 9, 0, 9])})
     >>> PowerOfChoice().shortlist(crowd, 1, np.random.default_rng(0)).tolist()

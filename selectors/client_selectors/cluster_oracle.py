@@ -39,8 +39,8 @@ def clusters_of(shares: NDArray[np.float64], clusters: int) -> NDArray[np.intp]:
 class ClusterOracle(RoundRobin):
     """One client from each cluster of label histograms, in turn.
 
-    Whose last turn is longest ago comes first in its cluster. If there are fewer different
-    histograms than clients to choose, those that waited longest fill up.
+    In its cluster, the client whose last turn was longest ago comes first. If there are fewer
+    different histograms than clients to choose, the clients that have waited longest are added.
 
     >>> crowd = Candidates(list("abc"), {"histogram": np.array([[9, 1], [8, 2], [0, 5]])})
     >>> turns, rng = ClusterOracle(), np.random.default_rng(0)

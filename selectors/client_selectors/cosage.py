@@ -107,7 +107,7 @@ class CosAge(ClientSelector):
 
     The cooldown is in :meth:`shortlist`: silent clients are not even asked for their summary.
 
-    - ``silent_ratio``: share of the clients that are silent, those that trained last.
+    - ``silent_ratio``: share of the clients that are silent: those that trained most recently.
 
     >>> seen = {"age": [0, 0, 3, 2], "participated": [True] * 4}
     >>> crowd = Candidates(list("abcd"), {name: np.array(v) for name, v in seen.items()})

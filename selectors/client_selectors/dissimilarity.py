@@ -27,7 +27,7 @@ def sampling_probabilities(similarity: ArrayLike) -> NDArray[np.float64]:
 
 
 class MostDissimilar(ClientSelector):
-    """Dissimilarity-based prioritization; ties at random.
+    """The clients that are least similar to the last global update; ties at random.
 
     >>> crowd = Candidates(list("abc"), {"similarity": np.array([0.1, -0.2, 0.8])})
     >>> MostDissimilar().select(crowd, 2, np.random.default_rng(0)).tolist()
@@ -63,7 +63,7 @@ class MostDissimilarAfterCooldown(MostDissimilar):
 class DissimilaritySampling(ClientSelector):
     """A draw without replacement in proportion to dissimilarity (eq. 11, the purple curve).
 
-    When fewer than ``count`` have a probability above 0 the others follow by position.
+    If fewer than ``count`` have a probability above 0, the others follow by position.
 
     >>> crowd = Candidates(list("abc"), {"similarity": np.array([0.9, 0.9, -0.2])})
     >>> DissimilaritySampling().select(crowd, 2, np.random.default_rng(0)).tolist()

@@ -49,7 +49,7 @@ def representatives(updates: ArrayLike, count: int, rng: np.random.Generator) ->
 
 
 class DivFl(ClientSelector):
-    """Representatives of all last updates; clients that have not trained yet come first."""
+    """Clients whose last updates represent those of all; clients without an update come first."""
 
     needs = frozenset({"update"})
 

@@ -34,8 +34,8 @@ def imbalance(pooled: ArrayLike, counts: ArrayLike) -> Floats:
 class FedCbs(ClientSelector):
     """The m-th client is drawn in proportion to ``QCID^-m`` of the set with it.
 
-    The first one in proportion to ``1 / QCID + exploration * sqrt(3 ln t / (2 n))``, where n counts
-    how often it was chosen in the t rounds so far: nobody is forgotten.
+    The first client is drawn in proportion to ``1 / QCID + exploration * sqrt(3 ln t / (2 n))``,
+    where n is how often it was chosen in the t rounds so far.
 
     >>> crowd = Candidates(list("abc"), {"histogram": np.array([[90, 0], [89, 1], [0, 90]])})
     >>> chosen = FedCbs().select(crowd, 2, np.random.default_rng(0))

@@ -62,13 +62,12 @@ def greatest_drop(
 
 
 class FedCor(ClientSelector):
-    """Greatest expected drop of all losses, after some rounds at random.
+    """The clients that promise the largest drop of all losses, after some random rounds.
 
-    - ``warm_up``: rounds at random, in all of which losses are asked for.
-    - ``every``: rounds between two later ones at random, before and after which they are.
+    - ``warm_up``: random rounds at the start, in each of which clients are asked for losses.
+    - ``every``: after that, one round in so many is random; clients are asked before and after it.
     - ``dimension``: of the embeddings of clients.
-    - ``annealing``: what a client counts less for each time that it was chosen since losses were
-      asked for.
+    - ``annealing``: the factor on a client for each time it was chosen since the last questions.
     """
 
     remembers = ("_round", "_losses", "_changes", "_times")

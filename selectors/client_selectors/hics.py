@@ -50,15 +50,15 @@ def clusters(updates: ArrayLike, entropies: Floats, number: int, weight: float) 
 
 
 class Hics(ClientSelector):
-    """Draws a cluster in proportion to ``exp(gamma_t H)``, H its mean entropy, then a client of it.
+    """Draws clusters in proportion to ``exp(gamma_t H)`` (H: mean entropy), then a client of each.
 
     Clients that have not trained yet come first. Within a cluster clients are drawn in proportion
     to the size of their data. ``gamma_t = gamma (1 - t / rounds)``, at least 0.
 
     - ``temperature``: T, as a share of the median length of updates.
-    - ``weight``: what entropies count beside angles (lambda).
-    - ``gamma``: how much clusters of high entropy are preferred at first.
-    - ``rounds``: after how many rounds all clusters are alike; 0 means never.
+    - ``weight``: weight of entropies relative to angles (lambda).
+    - ``gamma``: initial preference for clusters of high entropy.
+    - ``rounds``: rounds after which all clusters count alike; 0 means never.
     """
 
     remembers = ("_round",)

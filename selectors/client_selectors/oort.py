@@ -20,21 +20,21 @@ _BARRED_SHARE = 0.3  # of the candidates, at most, are on the blacklist
 
 
 class Oort(ClientSelector):
-    """Exploits clients of high utility, explores those without one.
+    """Exploits clients of high utility, and explores clients of unknown utility.
 
-    Unknown utility (NaN) means that a client has not been explored; unknown seconds that it is not
-    known to be slow.
+    A client of unknown utility (NaN) has not been explored; one of unknown seconds does not count
+    as slow.
 
-    - ``exploration``, ``decay``, ``floor``: share of the chosen that is explored: the first, by
-      what it is multiplied every round, the smallest.
+    - ``exploration``, ``decay``, ``floor``: share of the chosen that is explored: at first, its
+      factor per round, and its minimum.
     - ``alpha``: exponent of the penalty of clients slower than the preferred duration.
     - ``clip``: utilities above this quantile count as the quantile.
-    - ``cut_off``: clients are drawn among those that have this share of the last score that would
-      do.
-    - ``pace``, ``pacer_step``, ``pacer_rounds``: the preferred duration is this quantile of the
-      known ones; by what the pacer raises it, and after how many rounds without more utility.
-    - ``blacklist_after``: clients chosen this often are not chosen again while there are others; 0
-      means never.
+    - ``cut_off``: clients are drawn among those with at least this share of the lowest score that
+      strict order would choose.
+    - ``pace``: the preferred duration, as a quantile of the known durations. The pacer raises it by
+      ``pacer_step`` after ``pacer_rounds`` rounds without a gain in utility.
+    - ``blacklist_after``: a client chosen this often is not chosen again as long as there are
+      others; 0 means never.
 
     >>> seen = {"age": [0, 0, 0, 0], "participated": [1, 1, 1, 0],
     ...         "utility": [9.0, 1.0, 8.0, np.nan], "seconds": [1.0, 1.0, 90.0, np.nan]}

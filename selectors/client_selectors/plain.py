@@ -19,7 +19,7 @@ class Uniform(ClientSelector):
 
 
 class Everyone(ClientSelector):
-    """All candidates take part; ``count`` is how many there are.
+    """All candidates take part: ``count`` is their number.
 
     >>> Everyone().select(Candidates(list("abc")), 3, np.random.default_rng(0)).tolist()
     [0, 1, 2]
@@ -31,10 +31,10 @@ class Everyone(ClientSelector):
 
 
 class RoundRobin(ClientSelector):
-    """Whose last turn is longest ago comes first; newcomers before all, then the lower position.
+    """Clients in turn: first those without a turn, then those whose last turn was longest ago.
 
-    Remembering turns by key, not a place in a list, keeps it fair when clients come and go. What is
-    remembered of clients that are not candidates any more is forgotten.
+    Ties go to the lower position. Turns are remembered by key, not by place in a list, which stays
+    fair if clients come and go. The turns of clients that are no longer candidates are forgotten.
 
     >>> turns = RoundRobin()
     >>> rng = np.random.default_rng(0)

@@ -68,9 +68,9 @@ def _commonness(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class SupportDiversity(ClientSelector):
-    """Clients whose supports cover each other least, by the signatures that they sent last.
+    """Clients whose supports overlap least, judged by their last signatures.
 
-    Of very many candidates those that were not chosen for longest are compared.
+    Of very many candidates, only those that have waited longest are compared.
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"signature"})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Called by the round loop; overrides what it needs.
+    """Called by the round loop; a subclass overrides the methods that it needs.
 
     >>> class Enough(Callback):
     ...     def on_round_end(self, loop):
@@ -25,16 +25,16 @@ class Callback:
     """
 
     def on_run_start(self, loop: Loop) -> None:
-        """Before the first round, or the first after a resume."""
+        """Act before the first round, or before the first after a resume."""
 
     def on_round_end(self, loop: Loop) -> str | None:
-        """After every round; a text ends the run and is its reason."""
+        """Act after every round; a returned text ends the run and is its reason."""
 
     def on_roll_back(self, loop: Loop) -> None:
-        """After the run has gone back to an earlier round, ``loop.round``."""
+        """Act after the run has returned to an earlier round, ``loop.round``."""
 
     def on_run_end(self, loop: Loop) -> None:
-        """After the last round, however the run ended; ``loop.reason`` says how."""
+        """Act after the last round, however the run ended; ``loop.reason`` is the reason."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what must survive a resume."""

@@ -36,13 +36,13 @@ class FlowerAggregator(Layer):
     - Where the strategy needs only the weighted mean of the replies (FedAvg and all that adapt its
       result), replies are summed in double precision as they arrive, and dropped. The strategy gets
       the mean as a single reply.
-    - Integer arrays are never shown to the strategy. Of counters, which have no axes (as batch
-      normalisation's), the median counts; all others stay as the server has them: an index that one
-      client made up would be out of range for all.
+    - Integer arrays are hidden from the strategy. Counters, which have no axes (as in batch
+      normalisation), take the median of the replies. All others stay as the server has them: an
+      index that one client invents would be out of range for all.
     - The model keeps its dtypes; FedAdam and q-FedAvg would turn float32 into float64.
 
-    ``mean_like`` says whether the strategy needs only the mean, ``by_entry`` whether it works entry
-    by entry. ``needs`` are metrics, not negative, without which it cannot aggregate a reply.
+    ``mean_like``: the strategy needs only the mean. ``by_entry``: it works entry by entry.
+    ``needs``: metrics that a reply must have, each at least 0, to be aggregated.
     """
 
     def __init__(

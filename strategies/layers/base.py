@@ -24,7 +24,7 @@ class RunOver(Exception):
 
 
 class Layer(Strategy):
-    """A strategy around a strategy. Delegates all five methods, and what else layers can do.
+    """A strategy around another one. It delegates all methods that it does not override.
 
     >>> from flwr.serverapp.strategy import FedAvg
     >>> class LogReplies(Layer):
@@ -53,12 +53,12 @@ class Layer(Strategy):
         return self.federation.assign(server_round, messages)
 
     def begin(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
-        """Learn the present model in a round that asks nobody; replies to others may come in it."""
+        """Receive the model of a round that asks nobody; replies of earlier rounds may come."""
         if isinstance(self.inner, Layer):
             self.inner.begin(server_round, arrays, grid)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Return the new model and the metrics of a round; replies may be a stream, read once."""
+        """Return the new model and the metrics of a round; replies may be a stream to read once."""
         if type(self).take is not Layer.take:
             stream = ReplyStream(tables_in(replies))
             replies = stream.through(partial(self.take, server_round))
@@ -71,9 +71,9 @@ class Layer(Strategy):
     def hear(self, server_round: int, replies: Replies) -> None:
         """Learn from training replies that came after their round; they are never aggregated.
 
-        Their assignments say in which round they were asked, and with which model. Layers that
-        check or decode replies do so first and set aside those that make no sense. Those that learn
-        from replies take what is still true, as of the round it belongs to.
+        Their assignments hold the round and the model of the request. Layers that check or decode
+        replies do so first, and set aside invalid ones. Layers that learn from replies count what
+        is still valid, for the round of the request.
         """
         if isinstance(self.inner, Layer):
             self.inner.hear(server_round, replies)
@@ -98,7 +98,7 @@ class Layer(Strategy):
         self.inner.summary()
 
     def describe(self) -> str:
-        """Return the stack as one line, such as ``Quarantine(Selection(FedAvg))``."""
+        """Return the stack in one line, such as ``Quarantine(Selection(FedAvg))``."""
         name = type(self).__name__.removesuffix("Layer") or "Layer"
         return f"{name}({describe(self.inner)})"
 
@@ -107,7 +107,7 @@ class Layer(Strategy):
         return self.inner.replies_wanted() if isinstance(self.inner, Layer) else None
 
     def limit(self, count: int) -> None:
-        """Let the next round train this many clients, whatever the settings say."""
+        """Let the next round train this many clients, whatever the settings."""
         if isinstance(self.inner, Layer):
             self.inner.limit(count)
 
@@ -116,7 +116,7 @@ class Layer(Strategy):
         return self.inner.evaluates() if isinstance(self.inner, Layer) else True
 
     def models(self, arrays: ArrayRecord) -> Models:
-        """Return the models that clients use, each with the share of clients that use it."""
+        """Return the models in use, each with the share of clients that use it."""
         return self.inner.models(arrays) if isinstance(self.inner, Layer) else {"": (arrays, 1.0)}
 
     def collected(self) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Layer(Strategy):
         return inside.union(self.own_records)
 
     def metrics_needed(self) -> tuple[str, ...]:
-        """Return the metrics, not negative, without which a reply cannot be aggregated."""
+        """Return the metrics that a reply must have, each at least 0, to be aggregated."""
         return self.inner.metrics_needed() if isinstance(self.inner, Layer) else ()
 
     def wrapped(self) -> list[Strategy]:
@@ -141,7 +141,7 @@ class Layer(Strategy):
         return saved(self, self.remembers)
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         restore(self, self.remembers, state)
 
     def state_dict(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Layer(Strategy):
         return {"own": self.own_state(), "inner": strategy_state(self.inner)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.load_own_state(state["own"])
         load_strategy_state(self.inner, state["inner"])
 

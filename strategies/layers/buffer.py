@@ -27,11 +27,11 @@ def staleness_weight(rounds: int, exponent: float = 0.5) -> float:
 
 
 class Buffer(Layer):
-    """Turn updates of earlier models into updates of the present one, the older the smaller.
+    """Turn updates of earlier models into updates of the current one; older ones count less.
 
     A reply to the model w' of tau rounds ago becomes ``w + s(tau) (reply - w')``. The mean of such
-    replies is FedBuff's step, and any other aggregator can work with them too. The exponent is the
-    a above; 0 lets all count the same.
+    replies is FedBuff's step, and any other aggregator can use them, too. The exponent is the a
+    above; with 0 all count the same.
     """
 
     def __init__(self, inner: Strategy, exponent: float = 0.5) -> None:

@@ -19,10 +19,11 @@ from .base import Layer
 class ConfirmedLabels(Layer):
     """Compare how often the model agrees with clients' labels and with the server's clean ones.
 
-    Once it finds wrong labels, clients weigh their samples, and the server trains too: the model
-    moves towards what the clean samples make of it, by their share of what the round's samples are
-    worth. Where a share w of labels is wrong, a sample is worth ``(1 - w)^2`` of a clean one: the
-    mean gradient is ``1 - w`` times as long, and just as noisy.
+    Once it finds wrong labels, clients weight their samples, and the server trains on its clean
+    ones, too: as one more client, which continues from the aggregated model. The new model is the
+    mean of both, weighted by the worth of their samples. If a share w of labels is wrong, a sample
+    is worth ``(1 - w)^2`` of a clean one: the mean gradient is ``1 - w`` times as long, and just as
+    noisy.
     """
 
     remembers = ("doubt",)
@@ -70,7 +71,7 @@ class ConfirmedLabels(Layer):
                     round=server_round,
                     part="labels",
                     seen=f"the model agrees with the labels of clients {1 - self.doubt.wrong:.0%}"
-                    f" as often as with clean ones: some {self.doubt.wrong:.0%} are wrong",
+                    f" as often as with clean ones: about {self.doubt.wrong:.0%} are wrong",
                     decision="samples count by how well the running predictions confirm them, and"
                     " the server's clean samples train too",
                 )

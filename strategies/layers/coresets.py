@@ -36,14 +36,14 @@ Targets = Callable[[ArrayRecord], ArrayRecord]
 
 
 class Coresets(Layer):
-    """Send the gradients that coresets are to match, to those who need them, and read the replies.
+    """Send target gradients to the clients that choose a coreset now, and read the replies.
 
-    A client needs them if it has never chosen, if its coreset is ``every`` rounds old by what it
-    said last, or if it said that its coreset is gone (its data changed, its memory was lost).
-    Clients of rules that match nothing of the server's choose by themselves; then this layer only
-    reads what they report. ``targets`` returns the gradients to match at a model; it is called only
-    in rounds in which somebody needs them. Before the first choice, clients train ``first_round``
-    rounds on a random subset.
+    A client chooses if it has never chosen, if its coreset is ``every`` rounds old by its last
+    report, or if it reported that it has none (its data changed, or its state was lost). With rules
+    that match no gradient of the server, clients choose by themselves, and this layer only reads
+    their reports. ``targets`` returns the gradients to match at a model; it is called only if a
+    client needs them. Before the first choice, clients train on a random subset for ``first_round``
+    rounds.
     """
 
     remembers = ("_chosen", "_labels")

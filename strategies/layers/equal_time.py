@@ -29,7 +29,7 @@ _SHORTEST, _LONGEST = 1e-6, 1e9  # seconds that a client may claim
 
 
 class EqualTime(Layer):
-    """Give each client its steps by the seconds its last ones took; stands outside quarantine."""
+    """Set each client's steps by the time that its last steps took; stands outside quarantine."""
 
     def __init__(
         self, inner: Strategy, steps_of: Callable[[float], int], *, coresets: bool = False

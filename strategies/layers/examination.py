@@ -28,7 +28,7 @@ _OVERHEAD = 1000  # bytes of a message beside the model
 
 
 class Examination(Layer):
-    """Write down sizes, losses, agreement with labels, and sketches of all clients' updates."""
+    """Log sizes, losses, agreement with labels, and sketches of the updates of all clients."""
 
     def __init__(self, inner: Strategy, config: RunConfig) -> None:
         super().__init__(inner)

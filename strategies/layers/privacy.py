@@ -30,15 +30,15 @@ _EVERYONE = ("",)  # whom a noisy mean is charged to
 
 
 class PrivacyLedger(Layer):
-    """Count what clients have released and report the epsilon that this amounts to.
+    """Count what clients have released, and report its epsilon.
 
-    It is for replacing all updates of one client by any others, who takes part being public. Two
-    updates are up to two clips C apart, and so are two means of n of them up to 2 C / n: half the
-    noise multiplier is left. So it is for adding or removing a client, as far as n is public. The
-    multiplier is the standard deviation of the noise, over what an update of one client is clipped
-    to; ``delta`` is where epsilon is reported. If what is released is a mean (``central``), every
-    round counts for everyone, so that it does not matter who took part. A client whose next release
-    would exceed a ``budget`` is not asked any more; if that holds for all, the run is over.
+    Epsilon holds for replacing all updates of one client by any others; the participants are
+    public. Two updates are up to 2 C apart for a clip C, and two means of n updates up to 2 C / n,
+    so half of the noise multiplier counts. The same epsilon holds for adding or removing a client
+    if n is public. The multiplier is the standard deviation of the noise, divided by the clip;
+    epsilon is reported at ``delta``. If a mean is released (``central``), every round counts for
+    every client, whoever took part. A client whose next release would exceed the ``budget`` is not
+    asked again; when no client is left, the run ends.
     """
 
     def __init__(
@@ -130,11 +130,11 @@ def together(multipliers: Sequence[float]) -> float:
 class CentralNoise(Layer):
     """Clip every update, weight all equally, and add noise to their mean (central privacy).
 
-    The strategy inside is given the noisy mean as a single reply: whatever it makes of that, by
-    momentum, adaptive steps or fine-tuning, releases no more. Metrics, which got no noise, are left
-    out. Updates are at most as long as the clip; the multiplier is the standard deviation of the
-    noise, over the clip's share in the mean. The seed is that of the noise in simulation; anywhere
-    else it is unpredictable.
+    The strategy inside gets the noisy mean as a single reply: momentum, adaptive steps or
+    fine-tuning on it release no more. Metrics, which carry no noise, are left out. Updates are at
+    most as long as the clip; the multiplier is the standard deviation of the noise, divided by the
+    share of the clip in the mean. ``seed`` is used in simulation; elsewhere the noise is
+    unpredictable.
     """
 
     def __init__(self, inner: Strategy, *, clip: float, multiplier: float, seed: int = 0) -> None:

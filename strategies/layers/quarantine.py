@@ -39,15 +39,16 @@ class MostlyOutliers(RuntimeError):
 
 
 class QuarantineLayer(Layer):
-    """Check every reply against what its client was sent.
+    """Check every reply against the message that it answers.
 
-    Set aside are replies that nobody asked for, second replies, other records, names, shapes or
-    types than were sent, values that are not finite, example counts below 1 (of streams, fractions
-    are fine) or above ``count_factor`` times the usual, and updates larger than ``norm_factor``
-    times the usual (:class:`UsualSize`). Each is noted and counted against its client.
+    It sets aside unsolicited and second replies; records, names, shapes or types other than those
+    sent; values that are not finite; example counts below 1 (streams may report fractions) or above
+    ``count_factor`` times the usual; and updates longer than ``norm_factor`` times the usual
+    (:class:`UsualSize`). Each case is logged and counted against its client.
 
     A client with many samples takes many steps: if its samples explain the norm, the update is
-    shortened to the limit instead. So a lie about samples gains nothing that is not open to all.
+    shortened to the limit instead. A lie about samples therefore gains nothing: any client may send
+    an update of that length.
     """
 
     remembers = ("_norms", "_counts", "federation")

@@ -28,11 +28,11 @@ Arrays = dict[str, NDArray[Any]]
 class ScaffoldLayer(Layer):
     """Send ``c`` with the model and move it by the changes that clients report.
 
-    ``c`` starts at zero, which need not be sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5)
-    with N the number of connected clients: this layer stands outside selection. A reply whose
-    change does not fit the model, is not finite or far longer than the usual, is set aside as by
-    quarantine. All others are clipped to 0.4 ``norm_factor`` times the usual, so twice by default:
-    ``c`` is not averaged by any robust aggregator. 10 ``norm_factor`` times is absurd.
+    ``c`` starts at zero, which is not sent, and becomes ``c + sum(change of c_i) / N`` (eq. 5),
+    where N is the number of connected clients: this layer stands outside selection. It sets aside
+    a reply whose change does not fit the model, is not finite, or is longer than 10 ``norm_factor``
+    times the usual. All others are clipped to 0.4 ``norm_factor`` times the usual, twice by
+    default, because no robust aggregator averages ``c``.
     """
 
     remembers = ("control", "_sizes")

@@ -31,7 +31,7 @@ Decode = Callable[[Sequence[bytes], Sequence[int]], Floats]  # given the sizes o
 
 
 class SparseUplink(Layer):
-    """Ask for top-k updates and decode them one by one, outside all layers that look at replies."""
+    """Request top-k updates and decode them one by one, outside all layers that read replies."""
 
     remembers = ("_steepness",)
 

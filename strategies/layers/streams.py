@@ -58,13 +58,13 @@ class _Heard:
 
 
 class Streams(Layer):
-    """Coordinate what clients keep of their streams.
+    """Coordinate which samples of their streams clients store.
 
-    It wraps client selection: clients go on collecting while others train. New clients are asked
-    for their profile (:class:`StreamProfiles`). A plan (:class:`StoragePlan`) is made anew when
-    clients join, leave, or their velocities drift; training messages carry it and the estimate of
-    the global gradient. The estimator "exact" is an oracle. With ``private`` clients there are no
-    profiles and no plan, only gradients with noise.
+    This layer stands outside client selection, because clients collect while others train. It asks
+    new clients for their profile (:class:`StreamProfiles`), and makes a new plan
+    (:class:`StoragePlan`) if clients join or leave, or velocities drift. Training messages carry
+    the plan and the estimate of the global gradient. The estimator "exact" is an oracle. With
+    ``private`` clients there are no profiles and no plan, only gradients with noise.
     """
 
     remembers = ("profiles", "gradient", "plan", "_shares", "_sizes", "_speeds")

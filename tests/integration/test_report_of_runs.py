@@ -73,7 +73,7 @@ def test_cohorts(small, tested):
     assert set(pictures) - GENERAL - {"members"} == {"cohorts", "cohort-metric"}
     sizes = [values[-1] for _, values in pictures["cohorts"].hover["lines"].values()]
     assert sum(sizes) == 6
-    assert ("their models reach" in cohorts_sentence(history)) == (len(sizes) > 1)
+    assert ("with their models" in cohorts_sentence(history)) == (len(sizes) > 1)
     assert "have 2 planted groups" in agreement_sentence(history)
     own_data = history.score_column == "clients-accuracy-mean"
     assert own_data == (tested > 0)

@@ -1,4 +1,4 @@
-"""``forager diagnose``: what is the matter with a federation, and what to do about it."""
+"""``forager diagnose``: what is wrong with a federation, and what to do about it."""
 
 from pathlib import Path
 
@@ -23,17 +23,21 @@ _EXAMINED: dict[str, Scalar] = {
     ("forager diagnose runs/examined", "what it found"),
 )
 def diagnose(
-    run: str = Argument("", metavar="[RUN]", help="The folder of an examined run; none runs one."),
+    run: str = Argument(
+        "", metavar="[RUN]", help="The folder of an examined run; without it, a new run."
+    ),
     run_config: RunConfigOption = None,
-    rounds: int = Option(12, min=1, help="Rounds that clients are looked at."),
-    target: float | None = Option(None, help="Value of the main metric whose cost is of interest."),
+    rounds: int = Option(12, min=1, help="Rounds of the examination."),
+    target: float | None = Option(
+        None, help="Value of the main metric: how many rounds does it take?"
+    ),
     local: bool = Option(False, "--local", help="Run in this process: starts at once, no Flower."),
     show: bool = Option(False, "--show", help="Only print the command that examines devices."),
     runs: RunsOption = Path("runs"),
 ) -> None:
-    """Look at a federation for a few rounds; say what is the matter and what to do about it.
+    """Examine a federation for a few rounds; print what is wrong with it and what to do.
 
-    No label leaves a client. What is known of each client is in diagnosis.html in the run's folder.
+    No label leaves a client. diagnosis.html in the run's folder has the findings for each client.
     """
     from ...server_app.run_folder import RunFolder
     from ..diagnose.advice import diagnose as diagnosed

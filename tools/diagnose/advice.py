@@ -21,6 +21,7 @@ from .findings import Finding, findings
 # What the records of other data sets are compared by: how much of each was found there
 PROFILE = ("label skew", "quantity skew", "own models")
 _NEEDS_MORE = ("label skew", "groups", "doubtful labels", "own models")
+_COMMANDS = ("advice", "to settle it")  # lines that are commands
 _ALIKE = 3  # data sets
 _FAR = 2.0  # spreads of the records: further away, nothing is alike
 
@@ -116,10 +117,15 @@ def diagnose(folder: RunFolder, target: float | None = None) -> tuple[dict[str, 
     lines = {name: finding.text for name, finding in found.items()}
     lines |= advice(found, folder.read_config().get("overrides", {}))
     title = f"Diagnosis of {folder.path.name}"
-    told = "".join(f"<p><b>{name}</b>: {escape(text)}</p>" for name, text in lines.items())
+    told = "".join(f"<p><b>{name}</b>: {_written(name, text)}</p>" for name, text in lines.items())
     body = f"<h1>{escape(title)}</h1>{told}"
     path = folder.write_text("diagnosis.html", page(title, body + _clients(found), []))
     return lines, path
+
+
+def _written(name: str, text: str) -> str:
+    """Return a line as HTML: commands as code."""
+    return f"<code>{escape(text)}</code>" if name in _COMMANDS else escape(text)
 
 
 def _clients(found: dict[str, Finding]) -> str:

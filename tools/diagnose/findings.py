@@ -1,4 +1,4 @@
-"""What is the matter with a federation: one line for each thing that may be."""
+"""What is wrong with a federation: one line per possible problem."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,16 +12,16 @@ from ...core.wire.keys import AS_IT_CAME
 from ...selectors.cohorts.evidence import Evidence
 from ...selectors.cohorts.separation import separation
 from ...selectors.diagnosis import skew
-from ...selectors.diagnosis.doubtful_labels import LEARNED, Doubts, doubts
+from ...selectors.diagnosis.doubtful_labels import LEARNED, ROUNDS, Doubts, doubts
 from ...selectors.diagnosis.drift import turned
 from ...selectors.diagnosis.learning_curve import rounds_to
 from ..report.formatting import data_size, duration
 from .evidence import RunEvidence
 
-_FEW = 8  # clients: fewer say nothing of how clients differ
+_FEW = 8  # clients: fewer do not show how clients differ
 _ENOUGH = 3  # rounds that show how clients differ
 _MOST_GROUPS, _WITHIN = 8, 0.15  # share of the variance between clients that may be within groups
-_GAIN = 0.01  # of the main metric that is worth a model of one's own
+_GAIN = 0.01  # of the main metric: a gain below it is not worth a model of one's own
 _CONSISTENT = 0.2  # gain of a client's own model that shows that its labels make sense
 _SLOW, _SECONDS = 3.0, 0.5  # times the median, and more than that by so much
 _NAMED = 5  # clients in a line
@@ -90,7 +90,7 @@ def quantity_skew(seen: RunEvidence) -> Finding:
     sizes = seen.first("num-examples")
     uneven = skew.quantity_skew(list(sizes.values()))
     low, middle, high = np.quantile(list(sizes.values()), [0.1, 0.5, 0.9])
-    text = f"most clients have {low:.0f} to {high:.0f} samples, half of them {middle:.0f} or more"
+    text = f"four in five clients have {low:.0f} to {high:.0f} samples, the median is {middle:.0f}"
     found = uneven > skew.UNEVEN
     return Finding(text if found else f"none: {text}", found, uneven, sizes)
 
@@ -112,13 +112,15 @@ def groups(seen: RunEvidence) -> Finding:
     known = collected.differences()
     result = separation(known, _MOST_GROUPS, _WITHIN)
     if not result.clear(_WITHIN):
-        text = f"none: {result.within:.0%} of the variance between clients is within any groups"
-        return Finding(text, False)
+        text = f"none: the best split leaves {result.within:.0%} of the variance within its parts"
+        chance = f"chance leaves {result.chance:.0%}, groups less than half of that"
+        needed = f"groups leave at most {_WITHIN:.0%}" if result.within > _WITHIN else chance
+        return Finding(f"{text}; {needed}", False)
     sizes = ", ".join(map(str, np.bincount(result.labels)))
     sure = "surely" if result.very_clear(_WITHIN) else "likely"
     text = (
         f"{sure} {result.parts}, of {sizes} clients: {result.within:.0%} of the variance is within "
-        f"them, {result.chance:.0%} or more by chance"
+        f"them; chance leaves at least {result.chance:.0%}"
     )
     return Finding(text, True, result.parts, dict(zip(known.keys, result.labels, strict=True)))
 
@@ -128,17 +130,18 @@ def labels(seen: RunEvidence) -> Finding:
     if not seen.first("agreement"):
         raise CannotTell("samples have no classes")
     if "clean-accuracy" not in seen.rounds[-1].facts:
-        raise CannotTell("the server holds no clean samples, so wrong may be difficult")
+        raise CannotTell("the server holds no clean samples: labels may be wrong, or difficult")
     _enough(seen)
     found, where = _doubted(seen)
     if found is None:
         now = seen.rounds[-1].facts["clean-accuracy"]
         raise CannotTell(
-            f"the model gives {now:.0%} of the server's labels, it takes rounds with {LEARNED:.0%}"
+            f"the model predicts {now:.0%} of the server's labels; needed: {LEARNED:.0%} in "
+            f"{ROUNDS} rounds"
         )
-    texts = [f"some {found.wrong:.0%} in most clients"] if found.everywhere else []
-    texts += [f"many in {_named(where)}"] if where else []
-    text = "; ".join(texts) or "none: the model gives clients' labels as often as the server's"
+    texts = [f"about {found.wrong:.0%} at most clients"] if found.everywhere else []
+    texts += [f"many at {_named(where)}"] if where else []
+    text = "; ".join(texts) or "none: the model predicts clients' labels as often as the server's"
     return Finding(text, bool(texts), found.wrong, found.shares)
 
 
@@ -188,7 +191,7 @@ def slow(seen: RunEvidence) -> Finding:
     parts = []
     if late:
         worst = duration(max(late.values()))
-        parts.append(f"slow, up to {worst} where {duration(middle)} is usual: {_named(late)}")
+        parts.append(f"slow, up to {worst} (median {duration(middle)}): {_named(late)}")
     if away:
         parts.append(f"away or late in {often} rounds or more: {_named(away)}")
     return Finding("; ".join(parts) or "nobody", bool(parts), clients=times)
@@ -202,9 +205,15 @@ def own_models(seen: RunEvidence) -> Finding:
     gains = np.array(list(own.values()))
     half = stats.t.ppf(0.975, len(gains) - 1) * stats.sem(gains)
     mean, found = float(gains.mean()), bool(gains.mean() - half > _GAIN)
-    low, middle, high = (f"{100 * value:+.1f}" for value in (mean - half, mean, mean + half))
-    text = f"tuning on own data improves {metric.name} by {middle} hundredths ({low} to {high})"
-    return Finding(text if found else f"no clear gain: {text}", found, mean, own)
+
+    def shown(value: float) -> str:
+        return f"{100 * value:+.1f}" if metric.share else f"{value:+.3g}"
+
+    unit = " points" if metric.share else ""
+    between = f"95 % interval {shown(mean - half)} to {shown(mean + half)}"
+    text = f"tuning on own data improves {metric.name} by {shown(mean)}{unit} ({between})"
+    clear = f"; clear if all of the interval is above {shown(_GAIN)}"
+    return Finding(text if found else f"no clear gain: {text}{clear}", found, mean, own)
 
 
 def rounds_and_bytes(seen: RunEvidence, target: float | None) -> Finding:
@@ -214,16 +223,16 @@ def rounds_and_bytes(seen: RunEvidence, target: float | None) -> Finding:
         raise CannotTell("the server holds no test data")
     here = f"{metric.name} {seen.scores[numbers[-1]]:.3f} after {numbers[-1]} rounds"
     if target is None:
-        return Finding(f"{here}; --target says how many rounds another value takes")
+        return Finding(f"{here}; --target estimates the rounds to another value")
     # The gap to what is perfect: 1 of what is to rise, 0 of an error
     sign, best = (-1, 1) if metric.higher_is_better else (1, 0)
     gaps = [sign * (seen.scores[number] - best) for number in numbers]
     forecast = rounds_to(gaps, sign * (target - best))
     if forecast is None:
-        return Finding(f"{here}; not enough rounds to say how many {target} takes")
+        return Finding(f"{here}; these rounds do not show how many {target} takes")
     middle, least, most = forecast
     size = data_size(middle * seen.bytes / len(seen.rounds))
-    takes = f"{target} takes some {middle:.0f} rounds ({least:.0f} to {most:.0f}), {size}"
+    takes = f"{target} takes about {middle:.0f} rounds ({least:.0f} to {most:.0f}), {size}"
     return Finding(f"{here}; {takes}", False, middle)
 
 

@@ -201,11 +201,13 @@ def suggestions(run_config: Mapping[str, Scalar], folder: Path) -> str:
     parts = [f"{key}={toml_value(v)}" for key, v in own.items() if _is_of_the_strategy(key)]
     row = f'"{" ".join([strategy, *parts])}"' if parts else strategy
     other = strategy if any(_is_of_the_strategy(key) for key in own if key in AXES) else other
-    lines = {
-        f"{program} report{which} --open": "open the report of this run",
-        f"{program} demo {demo}": "a method on data where it helps, and its baseline",
-        run_command(same, f"{program} compare {row} {other}{goal}"): "better, or by chance?",
-    }
+    lines = {f"{program} report{which} --open": "open the report of this run"}
+    if config.data_selector == "examined":  # no strategy: its diagnosis says what to compare
+        lines[f"{program} diagnose {short(folder)} --target 0.9"] = "the diagnosis, with a target"
+    else:
+        lines[f"{program} demo {demo}"] = "a method on data where it helps, and its baseline"
+        compare = run_command(same, f"{program} compare {row} {other}{goal}")
+        lines[compare] = "better, or by chance?"
     width = min(_WIDEST, max(map(len, lines)))
     return "Next:\n" + "\n".join(f"  {line:<{width}}  {why}" for line, why in lines.items())
 

@@ -127,7 +127,7 @@ def cohorts_sentence(history: History) -> str:
         return f"{text}."
     metric = history.metric
     low, high = (written(metric, value) for value in (min(scores), max(scores)))
-    return f"{text}; their models reach {label(metric)} of {low} to {high}."
+    return f"{text}; with their models {label(metric)} is {low} to {high}."
 
 
 _OF_CLUSTERS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config.run_config import flattened
-from ...core.tasks.metrics import written
+from ...core.tasks.metrics import title, written
 from . import (
     choice_charts,
     class_charts,
@@ -173,8 +173,8 @@ def _other_tiles(history: History) -> list[tuple[str, str, str]]:
     least = [("Worst 10 % of clients", worst, "on their own data")] if worst else []
     if not values:
         return least
-    where = ("server's test", "data of all") if own else ("own data", "clients' mean")
-    other = (f"On {where[0]}", written(metric, values[-1]), where[1])
+    where = "on the server's test data" if own else "on clients' own data, on average"
+    other = (title(metric), written(metric, values[-1]), where)
     return [*least, other] if own else [other, *least]
 
 

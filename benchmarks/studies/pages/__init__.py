@@ -13,10 +13,10 @@ FOLDER = ROOT / "docs" / "results"
 _HEAD = """# What we found
 
 **What to use.** [`strategy='forager'`](forager.md), the default, is above FedAvg on all eight data
-sets at less than half of its bytes; its page says where it fails. The five papers behind it are
-judged below, each claim by one comparison; names of papers run the papers, our own are marked
-"ours". Everything ran on two cores: smaller networks, fewer clients and fewer rounds than in the
-papers.
+sets at less than half of the bytes; its page shows where it fails. The five papers behind it are
+judged below, each claim by one comparison. A paper's name stands for the paper's algorithm; our own
+methods are marked "ours". Everything ran on two cores, with smaller networks, fewer clients and
+fewer rounds than in the papers.
 
 | paper | should you use it? |
 | --- | --- |
@@ -26,25 +26,25 @@ _TAIL = """## Other measurements
 
 - [Real federations](real.md): hospitals, stations, speakers, devices
 - [Regression and next tokens](kinds.md): the methods that need no classes
-- [The arena](arena.md): every rule against the plain one of its kind, and your own
-- [Does a preset harm?](no-harm.md) Every preset on eight data sets
-- [Attackers](security.md)
-- [Speed and memory](speed.md)
+- [The arena](arena.md): every rule against the baseline of its kind, and your own
+- [Does it harm?](no-harm.md): every preset on eight data sets
+- [What attackers cost](security.md): attacks, and what the defences achieve
+- [Speed and memory](speed.md): of a round, of the server, of a million clients
 - [Deployment](deployment.md): faults, bytes, many clients
-- [What `forager compare` costs](compare.md)
+- [A comparison of ten strategies](compare.md): what `forager compare` costs
 
 ## How verdicts are made
 
 A claim has one primary comparison, a paired difference over seeds: the one closest to the paper's
-setting. It decides at the 5 % level; other places of the same claim are corrected among themselves
-(Holm). *Held*, *held in part*, *refuted*, or *undecided*, and then how many seeds would decide. A
-difference below a point is too small to matter. With fewer than five seeds a verdict is called
-preliminary.
+setting. It decides at the 5 % level; the other comparisons of the claim are corrected for their
+number (Holm). A claim *held*, *held in part*, is *refuted*, or is *undecided*; then the table gives
+the number of seeds that would decide it. A difference below one point is too small to matter. With
+fewer than five seeds a verdict is marked as preliminary.
 
 Each run is a line in `benchmarks/records/`: config, seed, metrics by round, bytes, seconds, commit
-and versions. `make results` makes these pages and pictures from those lines; a test holds that they
-agree. `python -m forager.benchmarks.studies status` lists what is missing, `run` does it, and `make
-results-rerun PAPER=gcfl` does all of it again.
+and versions. `make results` makes these pages and pictures from those lines; a test checks that
+they agree. `python -m forager.benchmarks.studies status` lists missing runs, `run` does them, and
+`make results-rerun PAPER=gcfl` repeats all runs of a page.
 """
 
 

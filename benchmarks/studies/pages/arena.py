@@ -1,4 +1,4 @@
-"""The page of the arena: every rule against the plain one of its kind."""
+"""The page of the arena: every rule against the baseline of its kind."""
 
 from dataclasses import replace
 
@@ -11,19 +11,18 @@ _HEAD = """\
 # The arena
 
 What is a rule worth? Every rule runs on the same data sets with the same seeds, and is compared
-with the plain one of its kind: after as many rounds, when as many bytes were spent, and when as
-much simulated time has passed. Of the rules for who trains, taking turns (`aoi`, `turns`) is hard
-to beat at equal rounds; in simulated time, where waiting for slow devices counts, Oort is, which
-avoids them. Of those for groups of clients, `split-test` does as well as rules that are told their
-number."""
+with the baseline of its kind at equal rounds, equal bytes and equal simulated time. Among the rules
+for who trains, taking turns (`aoi`, `turns`) is hard to beat at equal rounds. In simulated time,
+where waiting for slow devices counts, Oort is, because it avoids them. Among the rules for groups
+of clients, `split-test` is as good as rules that are given the number of groups."""
 _OWN = '''\
-A rule of your own gets its row:
+Add a row for a rule of your own:
 
 ```
 forager arena my_rule.py --out=benchmarks/records/arena.jsonl    # the others are in the records
 ```
 
-The file holds one class. What it derives from says what it is compared with: `ClientSelector`
+The file holds one class. Its base class determines what it is compared with: `ClientSelector`
 (`selectors/client_selectors/base.py`), who trains; `ClientHook` (`client_app/hooks/base.py`), on
 which samples; `StreamSelector` (`selectors/stream_selectors/base.py`), what a stream keeps;
 `CohortRule` (`strategies/cohorts/base.py`), with whom.
@@ -37,7 +36,7 @@ class Oldest(ClientSelector):
         return lowest(-candidates.observed("age"), count, rng)
 ```
 
-`needs = frozenset({"loss"})` asks clients for their loss first; the class says what else there is.
+`needs = frozenset({"loss"})` asks clients for their loss first; the base class lists the others.
 
 ```python
 from forager.client_app.hooks.base import PerClientHook
@@ -67,7 +66,7 @@ class InTurn(CohortRule):
         return [str(int(key) % 4) for key in scene.keys]
 ```
 
-`--json` prints numbers.'''
+`--json` prints the numbers ([schema](../scripts.md#rules)).'''
 
 
 def markdown() -> str:
@@ -76,10 +75,10 @@ def markdown() -> str:
     first = KINDS[FIRST]
     whole = replace(first, data={**first.data, **{name: {} for name in REAL}})
     about = (
-        f"{study.setting} Points of accuracy to lots on the server's test data (mean of the last"
-        f" fifth of the evaluations until then), with 95 % intervals of paired differences over"
-        f" {len(study.seeds)} seeds; with so few seeds they are wide. `cluster-oracle` knows the"
-        " clients' classes, which no server does."
+        f"{study.setting} Differences from random choice, in points of accuracy on the server's"
+        f" test data (mean of the last fifth of the evaluations until then), with 95 % intervals of"
+        f" paired differences over {len(study.seeds)} seeds; with so few seeds they are wide."
+        " `cluster-oracle` knows the clients' classes, which no server does."
     )
     others = [
         f"### {name[0].upper()}{name[1:]}, to `{kind.baseline}`\n\n{_tables(study, kind)}"

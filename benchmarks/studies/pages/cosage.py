@@ -124,18 +124,18 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "Where each client holds one class, CosAge is ahead of taking turns by age, of lots and "
-        "of rules by loss; of dissimilarity alone, with and without its remedies, it is ahead "
-        "everywhere."
+        "Where each client holds one class, CosAge is ahead of taking turns by age, of random "
+        "choice and of rules by loss. It is ahead of dissimilarity alone everywhere, with and "
+        "without remedies."
     ),
     (
-        "With three classes per client, the paper's own setting, it is less than a point ahead of "
-        "taking turns, and less than one behind an oracle that knows the classes; with one class "
-        "the oracle is ahead of it by 6 points."
+        "With three classes per client, the paper's setting, it is less than a point ahead of "
+        "taking turns, and less than a point behind an oracle that knows the classes; with one "
+        "class the oracle is ahead of it by 6 points."
     ),
     (
-        "Use it where each client has one or two classes and does real local work, with "
-        "`summary.ask-at-most` to halve what asking costs; elsewhere take turns "
+        "Use it if each client has one or two classes and trains for several local steps, and set "
+        "`summary.ask-at-most` to halve the cost of its questions. Otherwise take turns "
         "(`client-selector='aoi'`)."
     ),
 )

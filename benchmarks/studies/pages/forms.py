@@ -6,11 +6,11 @@ from ..cosage import forms
 
 INTRODUCTION = (
     "`cosage` divides updates by their norms before it compares them (`summary.form='unit'`), since"
-    " eq. 8 and 9 as printed fall with an update's length. `printed` takes them literally, and"
+    " eq. 8 and 9 as printed fall with an update's length. `printed` uses them literally, and"
     " `index-overlap` (ours, after IOS) the share of their largest entries that two updates have in"
-    " common. Alike: how many of 10 choices `unit` and `printed` share, given the same ages. Points"
-    " of accuracy to `unit`, 10 seeds, with 95 % intervals of paired differences, not corrected for"
-    " their number."
+    " common. Alike: of 10 choices, those that `unit` and `printed` share at equal ages. Points of"
+    " accuracy relative to `unit`, 10 seeds, with 95 % intervals of paired differences, not"
+    " corrected for their number."
 )
 _WHERE = ("1 shard, 8 steps", "3 shards, 8 steps", "1 shard, 2 steps", "3 shards, 2 steps")
 

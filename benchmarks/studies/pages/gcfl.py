@@ -164,14 +164,14 @@ def page() -> Page:
         title="GCFL",
         cite=(
             f"On CIFAR-10 with 40 % wrong labels the paper reports {PAPER['gcfl']} % for GCFL"
-            f" and {PAPER['fedavg']} % for FedAvg (table 1); its figures give no numbers. Where"
-            " nothing else is said, 40 % of the labels are wrong. Fashion-MNIST and FEMNIST are"
+            f" and {PAPER['fedavg']} % for FedAvg (table 1); its figures give no numbers. Unless"
+            " a row states otherwise, 40 % of the labels are wrong. Fashion-MNIST and FEMNIST are"
             " from [eight data sets](no-harm.md). `random` is drawn anew in every round, as"
             " `trusted` is; `random, every 10` is drawn when `gcfl` chooses. `gcfl` on CIFAR-10 and"
             " on blobs with logistic regression ran before its class budgets became equal, as"
-            " Algorithm 1 has them. On CIFAR-10 there is one seed, and neither random samples nor"
-            " all of them with 16 steps per round: a run of all samples takes more than an hour of"
-            " one core."
+            " Algorithm 1 has them. On CIFAR-10 there is one seed, and no run with random samples"
+            " or with all samples at 16 steps per round: a run with all samples takes more than an"
+            " hour on one core."
         ),
         answer=ANSWER,
         claims=claims,
@@ -212,18 +212,18 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "In long training, where networks learn wrong labels by heart, `trusted` (ours) on a tenth "
-        "of the samples ends above training on all of them on digits and blobs, and is nowhere "
-        "shown to be worse than random samples."
+        "In long training, in which networks memorise wrong labels, `trusted` (ours) on a tenth of "
+        "the samples ends above training on all samples on digits and blobs, and is nowhere shown "
+        "to be worse than random samples."
     ),
     (
-        "The paper's rule chooses cleaner samples than lots do, but ones that are already learned: "
-        "on digits it is never above training on all samples, and above random samples that are "
-        "drawn as rarely only with 60 % wrong labels; a bounded loss on all samples (`gce`) is "
-        "about 15 points ahead of it, and a few ahead of `trusted`."
+        "The paper's rule chooses cleaner samples than a random draw, but samples that are already "
+        "learned: on digits it is never above training on all samples, and it is above random "
+        "samples that are drawn as rarely only with 60 % wrong labels. A bounded loss on all "
+        "samples (`gce`) is about 15 points above it, and a few points above `trusted`."
     ),
     (
-        "Use `objective='gce'` if many labels may be wrong, and `trusted` if there is time for a "
-        "tenth of the work only; with clean labels train on all samples."
+        "Use `objective='gce'` if many labels may be wrong, and `trusted` if clients can do only a "
+        "tenth of the work. With clean labels, train on all samples."
     ),
 )

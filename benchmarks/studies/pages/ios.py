@@ -98,10 +98,10 @@ def page() -> Page:
             " 1). R@8 is the share of a client's 8 nearest by labels that a similarity finds; tau"
             " is Kendall's agreement of the two orders; JS is how far the labels of a client's"
             " neighbours, mixed by similarity, are from its own (Jensen-Shannon, less is better)."
-            " `paper` measures importance over local training and takes one K for all, the mean of"
+            " `paper` measures importance over local training and uses one K for all, the mean of"
             " the clients' K*, at most 20 %, as `strategy='ios'` does; `after` measures"
-            " it after training. `K of 12.2 %` is `index-overlap` with the K that the paper has"
-            " for this network. Accuracy is that of the last round."
+            " importance after training. `K of 12.2 %` is `index-overlap` with the paper's K for"
+            " this network. Accuracy is that of the last round."
         ),
         answer=ANSWER,
         claims=claims,
@@ -133,18 +133,18 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "Importance measured over local training, as the paper has it, finds a client's "
-        "neighbours better than importance after training; where clients hold two or three "
-        "classes, clusters by indices are above one model."
+        "Importance measured during local training, as in the paper, finds a client's neighbours "
+        "better than importance measured after it. If clients hold two or three classes, clusters "
+        "by indices are above one model."
     ),
     (
-        "The cosine of updates, at fifty times the bytes, finds more neighbours than the "
-        "paper's overlaps, and more local epochs do not help; clusters by indices are not shown "
-        "to train better models than clusters by cosine."
+        "The cosine of updates, at fifty times the bytes, finds more neighbours than the paper's "
+        "overlaps, and more local epochs do not help. Clusters by indices are not shown to train "
+        "better models than clusters by cosine."
     ),
     (
-        "Tune one model on each client's data first (`personalise.epochs=2`), which with two "
-        "classes per client is well above clusters; `ios-centred` tells who is like whom where "
-        "clients may not send values, and works best if most of them train in every round."
+        "First try one model that each client tunes on its own data (`personalise.epochs=2`): with "
+        "two classes per client it is well above clusters. Use `ios-centred` to find similar "
+        "clients if they may not send values; it works best if most clients train in every round."
     ),
 )

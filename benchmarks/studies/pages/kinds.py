@@ -48,11 +48,11 @@ def _family(study: Study, kind: str, family: str) -> str:
 
 
 _HEAD = """\
-Methods that need no classes, each against the plain one of its family, with 95 % intervals of
-paired differences. More is better in the last column. **For a regression keep samples by lot or the
-newest ones:** what `ode`, `ode-balanced` and `high-loss` keep there is far worse, and ODE learns
-hardly more than the mean. Who trains, and with whom, makes no difference on these stations. With so
-few seeds nothing is decided on next tokens."""
+Methods that need no classes, each against the baseline of its family, with 95 % intervals of paired
+differences. In the last column more is better. **For a regression keep random samples or the newest
+ones:** the samples that `ode`, `ode-balanced` and `high-loss` keep are far worse, and ODE learns
+hardly more than the mean. The choice of clients and of cohorts makes no difference on these
+stations. On next tokens, so few seeds decide nothing."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/kinds.jsonl`.
 

@@ -171,14 +171,14 @@ def page() -> Page:
         title="ODE",
         cite=(
             "The paper's differences are those of ODE-Est and the reservoir (RS) in table 2, on its"
-            " own data: HARBOX instead of WISDM, and an industrial data set of traffic. They are of"
-            " the mean over devices, each on its own test data; the server's accuracy, in which"
-            " devices count by their samples, stands beside it, and alone where devices have no"
+            " own data: HARBOX instead of WISDM, and an industrial data set of traffic. They"
+            " compare means over devices, each on its own test data. We also give the server's"
+            " accuracy, in which devices count by their samples; it stands alone if devices have no"
             " test data of their own (traffic, Fashion-MNIST). The studies of storage, layers and"
             " Fashion-MNIST ran while the server still limited the velocities that devices claim;"
-            " without the limit, single runs on WISDM differ by about a point. On its"
-            " devices the simplified version takes 0.5 to 11 ms per sample and 12 to 17 MB, the"
-            " reservoir 0.05 ms and 1 to 2 MB (table 3)."
+            " without the limit, single runs on WISDM differ by about a point. On its devices the"
+            " simplified version takes 0.5 to 11 ms per sample and 12 to 17 MB, the reservoir 0.05"
+            " ms and 1 to 2 MB (table 3)."
         ),
         answer=ANSWER,
         claims=claims,
@@ -219,19 +219,20 @@ def page() -> Page:
 
 ANSWER = (
     (
-        "By the paper's measure, the mean over devices, ODE gains over a reservoir on activities, "
-        "and 12 points over SLD; `ode-balanced` (ours) does so on activities and on synthetic "
-        "users. Its last layer ranks samples as all layers do, in less time and memory."
+        "By the paper's measure, the mean over devices, ODE is above a reservoir on activities, "
+        "and 12 points above SLD there; `ode-balanced` (ours) is above a reservoir on activities "
+        "and on synthetic users. The last layer ranks samples as all layers do, in less time and "
+        "memory."
     ),
     (
-        "The paper's plan gains nothing on synthetic users, and by the server's accuracy, in which "
-        "large devices count more, nothing on traffic and images; samples kept at random for the "
-        "same plan are no worse than those of most value, and what a sample is worth to the first "
-        "model is not shown to say what it is worth 30 rounds later."
+        "The paper's plan gains nothing on synthetic users and, by the server's accuracy, in which "
+        "large devices count more, nothing on traffic and images. Under the same plan, samples "
+        "kept at random are no worse than the most valuable ones. The value of a sample to the "
+        "first model is not shown to predict its value 30 rounds later."
     ),
     (
-        "Use `ode-balanced` for streams of sensors or text, most of all with little storage; for "
-        "images a reservoir (`data-selector='reservoir'`) is as good and simpler, and for "
-        "[regression](kinds.md) far better."
+        "Use `ode-balanced` for streams of sensors or text, above all with little storage. For "
+        "images a reservoir (`data-selector='reservoir'`) is as good and simpler, for "
+        "[regression](kinds.md) it is far better."
     ),
 )

@@ -23,13 +23,13 @@ from ..claims import (
 from ..figures import draw_claims, draw_curves, draw_differences
 from ..study import Study
 
-_DIAMONDS = " Green diamonds: the paper's own."
+_DIAMONDS = " Green diamonds: the paper's numbers."
 _AGAIN = """\
 Every number here comes from `benchmarks/records/{key}-*.jsonl`.
 
 ```
 make results                     # this page from the records, in seconds
-make results-rerun PAPER={key}    # the records again, in hours; continues if stopped
+make results-rerun PAPER={key}    # all runs again, in hours; continues if stopped
 ```"""
 
 
@@ -179,7 +179,7 @@ class Page:
         few = any(test.few for test in found)
         papers = any(test.paper is not None for test in found)
         return (
-            "Blue: better by more than chance. Orange: worse. Grey: neither shown."
+            "Blue: better by more than chance. Orange: worse. Grey: not shown to be either."
             f"{' Hollow: fewer than five seeds.' if few else ''}{_DIAMONDS if papers else ''}"
         )
 

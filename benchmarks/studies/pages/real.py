@@ -20,11 +20,11 @@ PUBLISHED = {
 _HEAD = """\
 # Real federations
 
-Clients that are not cut from one data set: hospitals, stations, speakers and devices, with splits
-that others published. On the four hospitals of Fed-Heart-Disease our FedAvg and FedYogi agree with
-FLamby's published results within their spread, and `strategy='forager'` is above both: level with
-what FLamby reports for training on all patients in one place (0.735). None of these data sets comes
-with Forager: each is cited, and looked for in the folder `FORAGER_DATA`."""
+Clients that are not parts of one data set: hospitals, stations, speakers and devices, with
+published splits. On the four hospitals of Fed-Heart-Disease our FedAvg and FedYogi agree with
+FLamby's published results within their spread. `strategy='forager'` is above both, and level with
+FLamby's result for training on all patients in one place (0.735). Forager includes none of these
+data sets: each is cited, and read from the folder `FORAGER_DATA`."""
 _SOURCES = """\
 - Fed-Heart-Disease: Janosi, Steinbrunn, Pfisterer and Detrano, 1988 (UCI, CC BY 4.0); split,
   features and published results: Ogier du Terrail et al., 2022: FLamby.

@@ -18,23 +18,23 @@ _LYING = ("no attack", "they flip", "they flip and lie")
 _HEAD = """\
 # What attackers cost
 
-**In short.** The default bounds cost nothing where nobody attacks, and stop updates ten times too
-large. Where clients are about equally large, set `quarantine.count-factor=5` too: four of 20 liars
-that claim 100 times their samples have most of the weight otherwise. Against updates just below the
-bounds use `clipped-mean`, or `fltrust` if the server has clean data. Do not choose clients by
-dissimilarity alone, where a lie costs tens of points; under CosAge, which also counts ages, no loss
-was seen. What is attacked and what is not defended: [security](../security.md).
+**In short.** The default bounds cost nothing without an attack, and stop updates that are ten times
+too large. If clients are about equally large, also set `quarantine.count-factor=5`: otherwise four
+liars among 20 clients that claim 100 times their samples have most of the weight. Against updates
+just below the bounds use `clipped-mean`, or `fltrust` if the server has clean data. Do not choose
+clients by dissimilarity alone: there a lie costs tens of points. Under CosAge, which also counts
+ages, we saw no loss. [Security](../security.md) lists what is defended and what is not.
 
 Every fifth of 20 clients is hostile. Differences are in points of accuracy, with 95 % intervals
 over seeds."""
 _ON_UPDATES = """\
 Values that are not finite, and updates a million times too large, never reach an aggregator.
-Multi-Krum weighs what it keeps by the claimed numbers of samples, so a liar that it keeps counts
-for many."""
+Multi-Krum weights the updates that it keeps by the claimed numbers of samples; a liar among them
+counts for many."""
 _ON_LIES = """\
-Rules by loss may suffer from flips alone, without any lie: a flipped model makes losses large. A
-claim to be most dissimilar cannot be told from the truth; `clients.at-most` limits how often such a
-client is chosen. A loss that is implausible is set aside, so that rules by loss leave liars out."""
+Rules by loss may suffer from flips alone, without any lie: a flipped model makes losses large. The
+server cannot verify how dissimilar a client is; `clients.at-most` limits how often such a client is
+chosen. An implausible loss is set aside, so rules by loss leave out liars."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/security-*.jsonl`.
 
@@ -100,12 +100,12 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
     nobody, barred = AFFINITY
     return (
         Claim(
-            "Bounds cost nothing where nobody attacks",
+            "Bounds cost nothing without an attack",
             defended("none", "mean", "tight bounds", over="no bounds"),
             "not below",
         ),
         Claim(
-            "Robust aggregators cost nothing where nobody attacks",
+            "Robust aggregators cost nothing without an attack",
             defended("none", *robust),
             "not below",
         ),
@@ -125,23 +125,23 @@ def _claims(spoilt: Study, lies: Study, grouped: Study) -> tuple[Claim, ...]:
             "Robust aggregators help against replayed replies",
             defended("replays its first reply", *robust),
         ),
-        Claim("A lie is worth nothing under CosAge", (lied("cosage"),), "not below"),
+        Claim("A lie gains nothing under CosAge", (lied("cosage"),), "not below"),
         Claim(
-            "A lie is worth nothing under dissimilarity alone",
+            "A lie gains nothing under dissimilarity alone",
             (lied("dissimilarity"),),
             "not below",
         ),
         Claim(
-            "A lie is worth nothing under rules by loss",
+            "A lie gains nothing under rules by loss",
             tuple(map(lied, ("local-loss", "oort"))),
             "not below",
         ),
         Claim(
-            "Taking turns bears flips better than lots",
+            "Turns withstand flips better than random choice",
             (compared("they flip", lies, "aoi", "random", ACCURACY),),
         ),
         Claim(
-            "Turned labels: the median and cohorts help honest clients",
+            "Reversed labels: the median and cohorts help honest clients",
             tuple(
                 compared("attacked", grouped, w, "one model", HONEST)
                 for w in ("median", "split-test", "fl-hc")

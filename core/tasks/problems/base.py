@@ -16,7 +16,7 @@ from ..metrics import Metric
 class Problem:
     """A learning problem; a user's own task is a subclass with data and a model.
 
-    Override what is special. All methods get tensors with one sample per row of the first axis.
+    Override the methods that differ. All get tensors with one sample per row.
 
     A problem with a loss of its own:
 
@@ -44,35 +44,35 @@ class Problem:
     # ---- What a user's own task adds: data and a model (see `core.tasks.own_task`)
 
     def data(self) -> Any:
-        """Return one pool of data, which the run spreads over clients (``partition``)."""
+        """Return one pool of data, which the run divides among clients (``partition``)."""
         raise NotImplementedError
 
     def client_data(self, client: int, clients: int) -> Any:
-        """Return what client number `client` of `clients` trains on, instead of a pool."""
+        """Return the training data of client ``client`` of ``clients``, instead of a pool."""
         raise NotImplementedError
 
     def client_name(self, client: int, clients: int) -> str:
-        """Return what people call a client; its number by default."""
+        """Return the readable name of a client; by default its number."""
         return str(client)
 
     def client_test_data(self, client: int, clients: int) -> Any:
-        """Return what a client tests on; without it, ``data.client-test-share`` is held out."""
+        """Return a client's test data; without them, it holds out ``data.client-test-share``."""
         raise NotImplementedError
 
     def device_data(self, path: str) -> Any:
-        """Return what a device trains on, from the ``data-path`` of its node config."""
+        """Return the training data of a device, from the ``data-path`` of its node config."""
         raise NotImplementedError
 
     def server_data(self) -> Any:
-        """Return what the server tests on."""
+        """Return the server's test data."""
         raise NotImplementedError
 
     def model(self) -> torch.nn.Module:
-        """Return a new model; its initial weights are seeded by the run."""
+        """Return a new model; the run seeds its initial weights."""
         raise NotImplementedError
 
     def heed(self, model: torch.nn.Module) -> None:
-        """Take in what a new model says of its outputs."""
+        """Read what a new model declares about its outputs."""
 
     # ---- What is minimised
 
@@ -86,7 +86,7 @@ class Problem:
         return losses.mean() if weights is None else (losses * weights).sum() / weights.sum()
 
     def checked_loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each sample; an error if the function gives anything else."""
+        """Return the loss of each sample; raise an error if the function returns anything else."""
         losses = self.loss(outputs, targets)
         count = len(targets)
         if not isinstance(losses, Tensor) or tuple(losses.shape) != (count,):
@@ -101,14 +101,14 @@ class Problem:
 
     @property
     def closed_form(self) -> bool:
-        """Whether :meth:`output_gradients` does without a backward pass.
+        """Whether :meth:`output_gradients` needs no backward pass.
 
         It then takes outputs with classes on the second axis and samples on the last, too.
         """
         return False
 
     def output_gradients(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of each sample and its gradient in the outputs: one backward pass."""
+        """Return the loss of each sample and its gradient with respect to the outputs."""
         with torch.enable_grad():
             leaf = outputs.detach().requires_grad_()
             losses = self.checked_loss(leaf, targets)
@@ -118,7 +118,7 @@ class Problem:
     # ---- Targets
 
     def checked_targets(self, targets: Any, count: int, name: str) -> NDArray[Any]:
-        """Return targets as the loss takes them; an error if they do not fit."""
+        """Return targets in the form that the loss takes; raise an error if they do not fit."""
         array = np.asarray(targets)
         if array.shape[:1] != (count,):
             raise TaskError(
@@ -128,7 +128,7 @@ class Problem:
         return array
 
     def num_outputs(self, *targets: NDArray[Any]) -> int:
-        """Return how many outputs a model needs for these targets."""
+        """Return the number of outputs that a model needs for these targets."""
         raise NotImplementedError
 
     def output_shape(self, num_outputs: int, target_shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ class Problem:
         return np.zeros(len(targets), dtype=np.int64)
 
     def num_strata(self, num_outputs: int) -> int:
-        """Return how many strata there are."""
+        """Return the number of strata."""
         return 1
 
     def spread_by(self, targets: NDArray[Any]) -> NDArray[np.int64]:
@@ -150,11 +150,11 @@ class Problem:
     # ---- What metrics look at
 
     def predictions(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what is predicted, scores behind it, and the truth, one row per prediction."""
+        """Return predictions, their scores, and the truth, one row per prediction."""
         return outputs, outputs, targets
 
     def loss_sum(self, losses: Tensor, targets: Tensor) -> tuple[float, float]:
-        """Return the sum of the losses of a batch, and of how many predictions."""
+        """Return the sum of the losses of a batch, and the number of its predictions."""
         return float(losses.sum()), float(len(losses))
 
 

@@ -19,8 +19,8 @@ class Segmentation(Problem):
     """Cross-entropy at each place of a sample: pixels of images, tokens of sentences.
 
     Outputs for targets (n, ...) have the classes on their second axis, (n, classes, ...), as
-    torch's cross-entropy has it, or on their last, (n, ..., classes). Where both would fit, a task
-    or a model says by ``classes_last`` which it is. Places with the target -100 do not count.
+    torch's cross-entropy expects, or on their last, (n, ..., classes). If both would fit, the task
+    or the model declares ``classes_last``. Places with the target -100 do not count.
 
     >>> targets = torch.tensor([[0, 1, -100]])
     >>> Segmentation().loss(torch.zeros(1, 2, 3), targets).exp()
@@ -113,8 +113,8 @@ def _readings(outputs: Tensor, targets: Tensor) -> list[bool]:
 class NextToken(Segmentation):
     """Predict each next token of a text; inputs and targets are token ids, judged by perplexity.
 
-    Targets are the inputs moved on by one: (n, length) both. Outputs are (n, vocabulary, length) or
-    (n, length, vocabulary).
+    Targets are the inputs shifted by one; both are (n, length). Outputs are (n, vocabulary, length)
+    or (n, length, vocabulary).
 
     >>> NextToken().loss(torch.zeros(1, 5, 3), torch.tensor([[4, 0, 2]])).exp()
     tensor([5.])

@@ -115,13 +115,14 @@ def gaps(document: Document) -> Plot | None:
         return None
     places = {"rounds": ("o", -0.2), "bytes": ("s", 0.0), "work": ("^", 0.2)}
     look, metric = looks(s.name for s in document.strategies), document.judged_by
-    scale = 100.0 if metric.share else 1.0
+    scale, most = (100.0, 1.0) if metric.share else (1.0, math.inf)
 
     def paint(axes: Axes) -> None:
         for axis, (marker, shift) in places.items():
             for row, strategy in enumerate(others):
                 gap, tint = strategy.against[axis], look[strategy.name][0]
-                ends = [scale * gap.low, scale * gap.high]
+                # Shares differ by at most 1, however wide the interval of a few seeds
+                ends = [scale * max(-most, gap.low), scale * min(most, gap.high)]
                 axes.plot(ends, [row + shift] * 2, color=tint, lw=1.4)
                 place = [scale * gap.mean], [row + shift]
                 axes.plot(*place, color=tint, marker=marker, markersize=3.5)

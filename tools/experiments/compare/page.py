@@ -18,11 +18,11 @@ TITLES = {
 }
 CAPTIONS = {
     "rounds": """Mean over seeds. Look at the order at the right edge.{bands}{crosses}""",
-    "bytes": """All that was sent down, up and for selecting, but not for testing on clients. The
-line that is {best} at what you can afford to send is the one to take: asking clients before
-choosing shows as a line that lags behind.""",
-    "work": """Processor time of all clients together on this machine, whatever they did with it.
-Look for lines that reach the same height further left: as good a model for less battery.""",
+    "bytes": """All that was sent down, up and for selecting, but not for testing on clients. Take
+the line that is {best} at the bytes that you can afford. Questions before choosing move a line to
+the right.""",
+    "work": """Processor time of all clients together on this machine, for training and for answers.
+A line further left reaches the same height with less battery.""",
 }
 BANDS = (
     " Where the bands (95 % intervals, of those that stayed to the end) overlap, the order may be "
@@ -33,14 +33,14 @@ GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
     "95 % interval. A line that touches zero means that the difference may be chance. A strategy "
     "that was stopped early is compared where it was stopped. With many strategies, one line in "
-    "twenty misses zero by chance alone."
+    "twenty misses zero by chance alone. Intervals of two seeds are too wide to decide anything."
 )
 TABLE_NOTE = (
     "Click a title to sort. {name} is the mean of the last fifth of a strategy's evaluations, "
     "± one standard deviation over seeds, and {better} is better; differences are {unit}against "
     "the best, with 95 % intervals ({marks}; no difference: less than {margin} either way). "
     "Evenness is Jain's index of how often clients were chosen in the first {rounds:.0f} rounds "
-    "(1: all alike). Unless a title says otherwise, {name} is {goal}."
+    "(1: all alike). Unless a title says otherwise, all values are {goal}."
 )
 
 

@@ -32,7 +32,8 @@ def verdict(found: Document) -> list[str]:
         uplinks,
     ]
     if len(found.seeds) < FEW_SEEDS:
-        lines.append(f"{plural(len(found.seeds), 'seed')} cannot rule out chance; use --seeds 5.")
+        few = f"{plural(len(found.seeds), 'seed')} cannot rule out chance; use --seeds 5."
+        lines.insert(1, few)  # where it is read, not below the fold
     failed = [f"{f.name} ({plural(f.failed, 'run')})" for f in found.strategies if f.failed]
     if failed:
         lines.append(f"Failed: {', '.join(failed)}; runs.jsonl has the reasons.")
@@ -47,7 +48,7 @@ def _recommendation(
     if not others:
         return f"Run {best.name}: there was nothing to compare it with."
     if against is None:
-        return f"Run {best.name}: none of the others is better {GOAL_NAMES[found.goal]}."
+        return f"Run {best.name}: no other strategy ended ahead {GOAL_NAMES[found.goal]}."
     lead = _lead(against, found.judged_by)
     if against.verdict == WORSE:
         return f"Run {best.name}: it beats {baseline} by {lead}."

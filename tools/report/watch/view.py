@@ -104,7 +104,7 @@ def scores(history: History) -> list[str]:
     if not values:
         return []
     first = f"{label(history.metric)} {written(history.metric, values[-1])} {whose(history)}"
-    rest = [f"{name} {value}" for name, value in other_data(history) if name.startswith("on ")]
+    rest = [f"{value} {name}" for name, value in other_data(history) if name.startswith("on ")]
     return [first, *rest]
 
 
@@ -134,10 +134,7 @@ def _slowest(history: History) -> str:
 
 def _counts(counts: Counter[str]) -> str:
     return _names(
-        [
-            f"{shorten(key, _LONGEST_NAME)} ({count})" if count > 1 else key
-            for key, count in counts.most_common()
-        ]
+        [f"{shorten(key, _LONGEST_NAME)} ({count}x)" for key, count in counts.most_common()]
     )
 
 

@@ -1,6 +1,7 @@
 """``forager diagnose``: what was planted is found, what cannot be told is said."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from flwr.app import Message
 from forager.benchmarks.attacks import spoiling
 from forager.benchmarks.diagnosed import PLANTED
 from forager.benchmarks.planted_cases import CASES
+from forager.core.log.events import Examined, JudgedBy, RunStarted
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import AGREEMENT, ARRAYS, AS_IT_CAME, LOSS, METRICS, PROBED
@@ -103,6 +105,36 @@ def test_one_client_and_a_few_are_too_few(tmp_path: Path) -> None:
         assert "clients seen: 5; needed: 8" in five[name].text
 
 
+def test_the_gain_of_own_models_is_in_the_unit_of_the_metric_with_its_threshold() -> None:
+    def line(name: str, share: bool, gains: tuple[float, float]) -> Finding:
+        judged = JudgedBy(name=name, higher_is_better=share, share=share)
+        served = [0.5 + (gain if share else -gain) for gain in gains]
+        own = Examined(clients=["a", "b"], columns={AS_IT_CAME: [0.5, 0.5], "served": served})
+        evidence = RunEvidence(started=RunStarted(metrics=[judged]), own=own)
+        return parts.own_models(evidence)
+
+    unclear = line("accuracy", True, (0.0, 0.02))
+    assert not unclear.found
+    assert "improves accuracy by +1.0 points (95 % interval " in unclear.text
+    assert unclear.text.endswith("clear if all of the interval is above +1.0")
+    error = line("mae", False, (0.0, 0.02))
+    assert "improves mae by +0.01 (95 % interval " in error.text
+    assert error.text.endswith("above +0.01")
+    clear = line("accuracy", True, (0.10, 0.10))
+    assert clear.found
+    assert (
+        clear.text
+        == "tuning on own data improves accuracy by +10.0 points (95 % interval +10.0 to +10.0)"
+    )
+
+
+def test_groups_that_are_not_found_come_with_the_limit(tmp_path: Path) -> None:
+    (plain, *_) = CASES["plain"].values()
+    text = findings(seen(tmp_path, 4, **_python(plain)))["groups"].text
+    assert text.startswith("none: the best split leaves ")
+    assert text.endswith(("groups leave at most 15%", "groups less than half of that"))
+
+
 def test_numbers_as_targets_have_skew_and_no_doubtful_labels(tmp_path: Path) -> None:
     lines = findings(seen(tmp_path, 4, task="diabetes", learning_rate=0.05, num_clients=10))
     assert lines["label skew"].text.removeprefix("none: ").startswith("targets differ")
@@ -158,9 +190,12 @@ def test_the_command_prints_ten_lines_and_writes_a_page(
     told = capsys.readouterr().out
     assert "label skew " in told
     assert 'run -c "num-clients=9 strategy=' in told
-    assert "compare " in told
+    (compare,) = (line for line in told.splitlines() if " compare " in line)
+    assert compare.startswith("to settle it ")  # the run itself suggests none
+    assert "forager diagnose runs/" in told
     (page,) = Path("runs").glob("*/diagnosis.html")
     assert "<h2>Clients</h2>" in page.read_text()
+    assert re.search("<b>to settle it</b>: <code>[^<]*forager compare fedavg", page.read_text())
     assert main(["diagnose", "latest", "--target", "0.9"]) == 0
     again = capsys.readouterr().out
     assert "label skew " in again

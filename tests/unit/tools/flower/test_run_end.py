@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from forager.server_app.run_folder import RunFolder
+from forager.tools.cli.diagnose import examined
 from forager.tools.experiments.compare.candidates import parse_candidates
 from forager.tools.flower import run
 from forager.tools.flower.plan import RunPlan
@@ -39,6 +40,13 @@ def test_the_next_command_compares_what_was_run() -> None:
     assert parse_candidates(words[2:3])[0].settings == asked
     same = run.suggestions({"strategy": "fedavg", "uplink": "dense"}, Path("runs/one"))
     assert " compare fedavg cosage" in same  # not with itself
+
+
+def test_after_an_examination_the_next_command_is_its_diagnosis() -> None:
+    said = run.suggestions(examined({"num-clients": 9}, 12), Path("runs/one"))
+    assert "diagnose runs/one --target 0.9" in said
+    assert "compare" not in said
+    assert "demo" not in said
 
 
 def test_the_next_command_can_be_run_as_it_stands() -> None:

@@ -83,7 +83,7 @@ def test_cohorts_are_compared_by_the_metric() -> None:
     plot = drawn["MAE of each cohort"]
     assert plot is not None
     assert plot.hover["lines"]["cohort b"] == [[1], [30.5]]
-    assert "their models reach MAE of 12 to 30.5" in page.render("run", {}, history)
+    assert "with their models MAE is 12 to 30.5" in page.render("run", {}, history)
 
 
 def test_watching_shows_the_metric_and_its_best() -> None:

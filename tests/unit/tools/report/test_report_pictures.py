@@ -87,7 +87,7 @@ def test_a_method_s_numbers_are_told_in_words(tmp_path: Path) -> None:
     for words in (
         "of the samples that clients trained on was clean, against 60.0 % of all their data",
         "Of 900 samples that arrived, the clients&#x27; stores hold",
-        "The clients fell into 4 cohorts of 3 clients; their models reach accuracy of 70.0 %",
+        "The clients fell into 4 cohorts of 3 clients; with their models accuracy is 70.0 %",
         "two clients of one cluster had a similarity of 0.7",
         "Clients may use different models here",
         "times among the slowest 3",

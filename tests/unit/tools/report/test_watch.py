@@ -74,7 +74,7 @@ def test_a_round_under_way_shows_who_trains_and_what_is_left() -> None:
         "3 of 4",
         "30.0 % on the server's test data  best 30.0 %  ▁▅█",
         "2: c, d",
-        "b (2), a",
+        "b (2x), a (1x)",
         "slow (1.2 s), b (750 ms)",
         "9.00 kB down, 3.00 kB up, 1.50 kB selecting",
         "about 2.0 s",
@@ -129,7 +129,7 @@ def test_long_names_leave_room_for_what_is_said_of_them() -> None:
     seconds = {"median": 0.5, "slowest": {name: 4.2}}
     state.take([{"event": "exchange", "kind": "train", "round": 3, "reply-seconds": seconds}])
     text = seen(state)
-    assert re.search(r"late so far +node-31\S*… \(2\)", text)
+    assert re.search(r"late so far +node-31\S*… \(2x\)", text)
     assert re.search(r"slowest last +node-31\S*… \(4.2 s\)", text)
 
 
