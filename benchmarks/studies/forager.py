@@ -14,6 +14,11 @@ ROWS: dict[str, Settings] = {
     "fedavg, tuned": TUNED,
     "turns, fedyogi, tuned": {**TUNED, "client-selector": "aoi", "aggregator": "fedyogi"},
     "forager": {"strategy": "forager"},
+    "forager, IOS cohorts": {
+        "strategy": "forager",
+        "cohorts": "similarity",
+        "similarity": "centred-overlap",
+    },
 }
 # What takes the place of each part
 WITHOUT: dict[str, Settings] = {
