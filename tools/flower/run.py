@@ -143,7 +143,7 @@ def launch(run: RunPlan, home: Path, app: Path = PROJECT) -> int:
                 f"{run.title}: {run.num_clients} simulated clients on {run.place}\n"
                 f"{travels(own)}"
                 f"Watch it in a browser: {command_name()} watch --web\n"
-                "Flower takes some 15 seconds to start, and the first round starts the clients:",
+                "Flower takes 5 to 15 seconds to start, and the first round starts the clients:",
                 flush=True,
             )
             steps.begin("starting Flower's server")

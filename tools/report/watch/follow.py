@@ -32,7 +32,7 @@ def _wait_for(run: str, runs: Path, poll: float, console: Console) -> Path:
         coming = starting(runs) if run == LATEST else None
         text = f"waiting for a run in {runs}"
         if coming is not None:
-            text = f"{coming.name} is starting; Flower takes some 15 seconds"
+            text = f"{coming.name} is starting; Flower takes 5 to 15 seconds"
         if text != said:
             console.print(text, markup=False)
         said = text
