@@ -425,6 +425,7 @@ RELEASING: list[dict[str, Any]] = [
     {"objective": "scaffold"},
     {"data-selector": "ode-balanced"},
     {"data-selector": "ode"},
+    {"work": "by-loss", "client-selector": "flad"},
 ]
 
 
