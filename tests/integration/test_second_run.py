@@ -23,6 +23,7 @@ MORE = {
     "index-overlap": {"cohorts": "similarity"},
     "signed-overlap": {"cohorts": "similarity"},
     "top-k": {"top-k.density": 0.05},
+    "by-loss": {"client-selector": "local-loss"},
 }
 
 
