@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from ..methods.catalogue import AXES, methods, presets
+from ..methods.forager import STREAMED
+from ..methods.stream import StreamSettings
 from .combinations import impossible
 from .run_config import AXIS_DEFAULTS, ConfigError, RunConfig, Scalar
 
@@ -90,10 +92,16 @@ def nearest(name: str, names: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def fill_axes(preset: str, given: Mapping[str, str]) -> dict[str, str]:
+def fill_axes(preset: str, given: Mapping[str, str], streams: bool = False) -> dict[str, str]:
     """Return a value for every axis: the user's, else the preset's, else the default."""
     own = {axis: value for axis, value in given.items() if value}
-    return {**AXIS_DEFAULTS, **presets()[preset], **own}
+    of_streams = STREAMED.get(preset, {}) if streams else {}
+    return {**AXIS_DEFAULTS, **presets()[preset], **of_streams, **own}
+
+
+def _describes_a_stream(flat: Mapping[str, Scalar]) -> bool:
+    usual = default_config()
+    return any(flat.get(key, usual[key]) != usual[key] for key in StreamSettings.own_keys())
 
 
 def read_config(flat: Mapping[str, Scalar]) -> RunConfig:
@@ -151,7 +159,8 @@ def _read_cached(items: tuple[tuple[str, Scalar, type], ...]) -> RunConfig:
     if strategy not in presets():
         problems.append(_unknown("strategy", strategy, list(presets())))
         strategy = "fedavg"
-    axes = fill_axes(strategy, {axis: flat.get(axis, "") for axis in AXIS_DEFAULTS})
+    own = {axis: flat.get(axis, "") for axis in AXIS_DEFAULTS}
+    axes = fill_axes(strategy, own, _describes_a_stream(flat))
     problems += [
         _unknown(axis, axes[axis], list(methods(axis)))
         for axis in AXES

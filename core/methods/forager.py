@@ -33,3 +33,6 @@ PRESETS = {
         "serving": "best",
     }
 }
+
+# What it sets instead if the run describes a stream: a key of ``stream.*`` that is not the default
+STREAMED = {"forager": {"data-selector": "ode-balanced"}}

@@ -235,6 +235,17 @@ def test_a_preset_fills_only_what_is_empty(preset: str) -> None:
                 assert filled[other] == value
 
 
+def test_forager_keeps_samples_by_ode_if_the_run_describes_a_stream() -> None:
+    def selector(**keys: Any) -> str:
+        flat = {**DEFAULTS, "strategy": "forager", **keys}
+        return read_config({k.replace("__", "."): v for k, v in flat.items()}).data_selector
+
+    assert selector() == "confirmed"
+    assert selector(stream__capacity=7) == selector(stream__drift=0.5) == "ode-balanced"
+    assert selector(stream__capacity=7, **{"data-selector": "reservoir"}) == "reservoir"
+    assert selector(strategy="fedavg", stream__capacity=7) == "full"
+
+
 def test_an_axis_that_is_set_takes_the_place_of_a_planned_one() -> None:
     config = read_config({"strategy": "scaffold", "objective": "sgd"})
     assert (config.strategy, config.objective) == ("scaffold", "sgd")
