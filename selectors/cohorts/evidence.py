@@ -25,6 +25,7 @@ Positions = NDArray[np.intp]
 
 _SWEEPS = 10
 _DENSE = 50_000  # entries up to which a matrix of mostly zeros is multiplied faster as it is
+_CROWDED = 0.1  # share of entries from which a sparse matrix is the slower one
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,17 @@ def additive(rows: ArrayLike, clients: Positions, rounds: Positions) -> tuple[Fl
     values = np.asarray(rows, dtype=np.float64)
     by_client, by_round = _averaging(clients), _averaging(rounds)
     of_clients, of_rounds = by_client @ values, by_round @ values
-    when = by_client @ (by_round > 0).T.astype(np.float64)  # clients x rounds: when it was there
-    who = by_round @ (by_client > 0).T.astype(np.float64)
-    back, base = who @ when, of_rounds - who @ of_clients
+    # Clients x rounds: when it was there
+    when = _filled(by_client @ (by_round > 0).T.astype(np.float64))
+    who = _filled(by_round @ (by_client > 0).T.astype(np.float64))
+    if len(of_clients) < len(of_rounds):  # turns among whichever are fewer
+        back, start = _filled(when @ who), of_clients - when @ of_rounds
+        effects = start - start.mean(axis=0)
+        for _ in range(_SWEEPS - 1):
+            effects = start + back @ effects
+            effects -= effects.mean(axis=0)
+        return effects, of_rounds - who @ effects
+    back, base = _filled(who @ when), of_rounds - who @ of_clients
     mean, mean_when = of_clients.mean(axis=0), when.mean(axis=0)
     common = of_rounds
     for _ in range(_SWEEPS - 1):
@@ -87,6 +96,12 @@ def _averaging(groups: Positions) -> Any:
         return matrix
     entries = 1.0 / sizes[groups], (groups, rows)
     return csr_array(entries, shape=(sizes.size, groups.size))
+
+
+def _filled(matrix: Any) -> Any:
+    """Return a product as a dense matrix if few of its entries are zero."""
+    crowded = isinstance(matrix, csr_array) and matrix.nnz > _CROWDED * np.prod(matrix.shape)
+    return matrix.toarray() if crowded else matrix
 
 
 class Evidence:
@@ -159,7 +174,7 @@ class Evidence:
     def state_dict(self) -> dict[str, Any]:
         """Return the observations."""
         state = {"keys": list(self._keys), "rounds": list(self._rounds), "round": self.rounds}
-        return state | {"points": self._points.copy()}
+        return state | {"points": self._points}  # never changed in place
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` returned."""

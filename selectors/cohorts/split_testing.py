@@ -224,10 +224,10 @@ class SplitTest:
         A cohort whose groups differ by that alone is not split from then on: one model can serve
         them.
         """
-        for key, shift in zip(keys, shifts, strict=True):
-            if shift is not None:
-                way = unit_rows(np.asarray(shift, dtype=np.float64)[None])[0]
-                self._labels[key] = (self._labels.get(key, way) + way) / 2
+        shown = [(key, shift) for key, shift in zip(keys, shifts, strict=True) if shift is not None]
+        ways = unit_rows([shift for _, shift in shown]) if shown else ()
+        for (key, _), way in zip(shown, ways, strict=True):
+            self._labels[key] = (self._labels.get(key, way) + way) / 2
         while len(self._labels) > _KNOWN:
             del self._labels[next(iter(self._labels))]
 
@@ -357,7 +357,7 @@ class SplitTest:
         fits = {key: [reward, rounds] for key, (reward, rounds) in self._fits.items()}
         misfits = {key: vars(misfit) for key, misfit in self._misfits.items()}
         state = {"tree": self.tree.state_dict(), "leaves": leaves, "homes": dict(self._homes)}
-        labels = {key: shift.tolist() for key, shift in self._labels.items()}
+        labels = {"keys": list(self._labels), "shifts": np.array(list(self._labels.values()))}
         return state | {"fits": fits, "misfits": misfits, "labels": labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -379,7 +379,8 @@ class SplitTest:
             self._leaves[name] = leaf
         self._homes = {str(key): str(leaf) for key, leaf in state["homes"].items()}
         self._fits = {str(k): (float(r), int(n)) for k, (r, n) in state["fits"].items()}
-        self._labels = {str(k): np.array(v, dtype=np.float64) for k, v in state["labels"].items()}
+        labels = state["labels"]
+        self._labels = dict(zip(map(str, labels["keys"]), np.array(labels["shifts"]), strict=True))
         self._misfits = {
             str(key): Misfit(
                 int(kept["asked"]),

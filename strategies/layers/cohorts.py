@@ -326,12 +326,12 @@ class Cohorts(Layer):
 
     def _views(self, nodes: Sequence[int], cohorts: Sequence[str]) -> dict[str, list[int]]:
         views: dict[str, list[int]] = {cohort: [] for cohort in self.leaf_models}
-        for node, cohort in zip(nodes, cohorts, strict=True):
+        nameless = self.federation.roster.nameless
+        for node, key, cohort in zip(nodes, self.federation.keys(nodes), cohorts, strict=True):
             if cohort in views:  # some may have no place
                 views[cohort].append(node)
-                # It may have sent its name since
-                self.members.pop(self.federation.roster.nameless(node), None)
-                self.members[self.federation.key(node)] = cohort
+                self.members.pop(nameless(node), None)  # it may have sent its name since
+                self.members[key] = cohort
         return views
 
     def _regroup(self, server_round: int, regrouping: Regrouping) -> None:
