@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import orthogonal_mp
 
 from ..core.config import RunConfig
-from ..core.learning.gradient_rows import sample_rows, server_targets
+from ..core.learning.gradients import sample_rows, server_targets
 from ..core.learning.job import Job
 from ..core.learning.model_arrays import read_arrays
 from ..core.learning.objectives.plain import Plain
@@ -37,8 +37,8 @@ from ..core.tasks import Split
 from ..core.tasks.models import build_model
 from ..core.tasks.problems import Classification
 from ..selectors.data_selectors.coreset import choose_coreset
+from ..selectors.data_selectors.facility_location import facility_location
 from ..selectors.data_selectors.matching_pursuit import matching_pursuit
-from ..selectors.data_selectors.medoids import facility_location
 from .side_by_side import side_by_side
 
 Array = NDArray[Any]

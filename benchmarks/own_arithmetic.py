@@ -104,7 +104,7 @@ def measure(setup: str, preset: str = "forager", turns: int = 3) -> tuple[float,
 
 def ratios(turns: int = 3) -> dict[str, float]:
     """Return what is measured, by name."""
-    found = {}
+    found = dict[str, float]()
     for setup in SETUPS:
         whole, own = measure(setup, turns=turns)
         found |= {f"{setup}, all": whole, f"{setup}, own arithmetic": own}

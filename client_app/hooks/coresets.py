@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord
 from numpy.typing import NDArray
 
 from ...core.config import RunConfig
-from ...core.learning.gradient_rows import rows_and_rivals_of_all, sample_rows_of_all
+from ...core.learning.gradients import rows_and_rivals_of_all, sample_rows_of_all
 from ...core.learning.job import batch_seed
 from ...core.learning.train_settings import local_steps, train_settings
 from ...core.methods.catalogue import methods

@@ -24,6 +24,21 @@ def oldest(age: ArrayLike, count: int, rng: np.random.Generator | None = None) -
     return lowest(-checked_ages(age), count, rng)
 
 
+def next_ages(age: ArrayLike, chosen: ArrayLike) -> NDArray[np.int64]:
+    """Return the ages after a round: 0 for those chosen, one more for the others.
+
+    >>> next_ages([0, 3, 1], chosen=[1]).tolist()
+    [1, 0, 2]
+    """
+    ages, positions = checked_ages(age) + 1, np.asarray(chosen)
+    if positions.size == 0:
+        return ages
+    if positions.dtype.kind not in "iu" or positions.min() < 0 or positions.max() >= ages.size:
+        raise ValueError(f"chosen: expected positions below {ages.size}, got {positions}")
+    ages[positions] = 0
+    return ages
+
+
 def awake(
     age: ArrayLike,
     count: int,

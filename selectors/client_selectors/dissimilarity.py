@@ -11,6 +11,16 @@ from .age import awake
 from .base import Candidates, ClientSelector, Positions, draw, lowest
 
 
+def most_dissimilar(
+    similarity: ArrayLike, count: int, rng: np.random.Generator | None = None
+) -> Positions:
+    """Return the positions of the ``count`` lowest similarities, the lowest first.
+
+    Ties go to the lower position or, with a generator, are broken at random.
+    """
+    return lowest(np.asarray(similarity, dtype=np.float64), count, rng)
+
+
 def sampling_probabilities(similarity: ArrayLike) -> NDArray[np.float64]:
     """Return p_i of eq. 11: proportional to the dissimilarity above the smallest one.
 
@@ -38,7 +48,7 @@ class MostDissimilar(ClientSelector):
 
     def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
         """Return the positions of the most dissimilar, the most dissimilar first."""
-        return lowest(candidates.observed("similarity"), count, rng)
+        return most_dissimilar(candidates.observed("similarity"), count, rng)
 
 
 class MostDissimilarAfterCooldown(MostDissimilar):

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..data_selectors.medoids import PairDistances
+from ..data_selectors.facility_location import PairDistances
 from .base import Candidates, ClientSelector, Positions, known_and_not
 
 _POOL = 2000  # clients that are represented at a time, drawn from all

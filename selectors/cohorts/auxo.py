@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import at_least
 from .affinity import Affinity, Feedback
+from .exploration import exploration_rate
 from .lies import LieCounter, wrong_cluster, wrong_cohort
 from .matching import Claims, choose_leaves, grouped
 from .online import OnlineClusters, distances_to
 from .projection import unit_rows
-from .rewards import decayed, exploration_rate, instant_reward, known_centre
+from .rewards import decayed, instant_reward, known_centre
 from .split import Gain, SplitRule, SplitWatch
 from .tree import CohortTree
 

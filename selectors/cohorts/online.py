@@ -10,8 +10,9 @@ from sklearn.cluster import KMeans
 
 from ..checks import at_least
 from ..stateful import Stateful
+from .heterogeneity import heterogeneity
 from .projection import unit_rows
-from .split import Gain, SplitRule, gain_of, heterogeneity
+from .split import Gain, SplitRule, gain_of
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.intp]

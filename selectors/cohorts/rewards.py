@@ -1,9 +1,9 @@
-"""How well a client fits a cohort, and how often it tries another (Auxo, section 4.3)."""
+"""How well a client fits a cohort (Auxo, section 4.3)."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import at_least, shares
+from ..checks import shares
 
 Floats = NDArray[np.float64]
 
@@ -42,17 +42,6 @@ def known_centre(points: Floats, known: NDArray[np.bool_]) -> Floats:
     members = points[known] if np.count_nonzero(known) >= 2 else points
     centre: Floats = members.mean(axis=0)
     return centre
-
-
-def exploration_rate(round: int, initial: float = 0.3, decay: float = 0.99) -> float:
-    """Return the probability of a random cohort, ``initial * decay ** round``.
-
-    The round is that of the cohort. (Line 29 of algorithm 1, taken literally, would explore ever
-    more; the text says less.)
-    """
-    at_least(0, round=round)
-    shares(initial=initial, decay=decay)
-    return initial * decay**round
 
 
 def predicted(before: float, instant: float, distance: int) -> float:

@@ -8,31 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import at_least, shares
 from ..stateful import Stateful
+from .heterogeneity import heterogeneity
 
 OF_LEMMA = 0.5  # exponent of the number of parts, as lemma 4.1 says of J; 1 for its square root
 WITHIN = 0.15  # of the variance between clients: what distinct groups leave within them
-
-
-def heterogeneity(points: ArrayLike, labels: ArrayLike) -> float:
-    """Return J of eq. 1, the sum of squared differences within the clusters.
-
-    ``J = sum over clusters m of 1 / (2 |m|) * sum over i, j in m of ||x_i - x_j||^2``, which is the
-    sum of squared distances to the centres of the clusters, and is computed as that.
-
-    - ``points`` (one row per client)
-    - ``labels``: the cluster of each; -1 for those in none, which do not count.
-
-    >>> points = [[0.0, 0.0], [2.0, 0.0], [5.0, 5.0]]
-    >>> heterogeneity(points, [0, 0, 1]), heterogeneity(points, [0, 0, -1])
-    (2.0, 2.0)
-    """
-    rows, groups = np.asarray(points, dtype=np.float64), np.asarray(labels)
-    if rows.ndim != 2 or groups.shape != rows.shape[:1]:
-        raise ValueError(f"labels: expected one per row of {rows.shape}, got {groups.shape}")
-    if not np.all(np.isfinite(rows)):
-        raise ValueError("points: expected finite numbers")
-    clusters = [rows[groups == label] for label in np.unique(groups[groups >= 0])]
-    return float(sum(np.sum((members - members.mean(axis=0)) ** 2) for members in clusters))
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class SplitTest:
         them.
         """
         shown = [(key, shift) for key, shift in zip(keys, shifts, strict=True) if shift is not None]
-        ways = unit_rows([shift for _, shift in shown]) if shown else ()
+        ways = unit_rows(np.array([shift for _, shift in shown])) if shown else ()
         for (key, _), way in zip(shown, ways, strict=True):
             self._labels[key] = (self._labels.get(key, way) + way) / 2
         while len(self._labels) > _KNOWN:

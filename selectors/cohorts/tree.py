@@ -82,6 +82,10 @@ class CohortTree:
         self._children = {cohort: below[cohort] for cohort in in_order(below)}
         return list(children)
 
+    def distance(self, explored: str, other: str) -> int:
+        """Return how far above ``explored`` the lowest cohort is that holds both (section 4.3)."""
+        return path_distance(self._checked(explored), self._checked(other))
+
     def nearest(self, cohort: str) -> str:
         """Return the cohort if there is one of that name, else the lowest there is above it.
 

@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import at_least, one_of
 from .budgets import class_budgets
+from .crust import crust, neighbour_counts
+from .facility_location import cluster_sizes, facility_location
 from .matching_pursuit import matching_pursuit
-from .medoids import cluster_sizes, crust, facility_location, neighbour_counts
 from .plain import nearest, uniform
 
 Floats = NDArray[np.float64]
@@ -47,7 +48,7 @@ class RuleSettings:
     tolerance: float = 1e-4
     nonnegative: bool = False
     residual: str = "mean"
-    radius: float = 2.0  # of :func:`forager.selectors.data_selectors.medoids.crust`
+    radius: float = 2.0  # of :func:`forager.selectors.data_selectors.crust.crust`
     # Whether classes give equal parts of the budget, not parts in proportion to their sizes
     equal: bool = False
 

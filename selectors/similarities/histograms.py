@@ -13,6 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 
+def js_divergence(p: ArrayLike, q: ArrayLike) -> float:
+    """Return the Jensen-Shannon divergence of two histograms, counts or shares, in bits: 0 to 1.
+
+    >>> js_divergence([5, 5, 0], [1, 1, 0]), js_divergence([1, 0], [0, 1])
+    (0.0, 1.0)
+    """
+    return float(_js(*_shares([p, q])))
+
+
 def histogram_similarity(histograms: Sequence[ArrayLike]) -> Floats:
     """Return the oracle: the similarity of all pairs of clients by their label histograms.
 

@@ -12,6 +12,7 @@ ignores either scale, is 1 for equal and -1 for opposite directions, and the cos
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,23 +26,30 @@ _BLOCK = 16384  # entries of a vector worked on at a time: they stay in the cach
 _AT_ONCE = 4 * _BLOCK  # of several vectors
 
 
-class Reference:
-    """The similarity of updates to a reference, which is prepared once: eq. 8 and 9.
+def power_cosine(u: ArrayLike, v: ArrayLike, p: float = 4.0, form: str = "unit") -> Any:
+    """Return the similarity of an update, or of the update in each row, to a reference: eq. 8, 9.
 
     All arithmetic is in float64 on vectors scaled by their largest entry, so nothing overflows or
     vanishes. The result is 0 where a vector is zero, and NaN, which selectors read as "unknown",
     where one is not finite: a broken row leaves the others as they are.
 
     - ``u`` (shape (d,)): the reference: the previous global update.
+    - ``v`` (shape (d,) or (n, d)): an update, or one in each row.
     - ``p``: which norm, at least 1.
     - ``form`` ("unit", "printed"): scale-free in [-1, 1], or eq. 8 and 9 as printed (see the top
       of this file).
 
-    >>> Reference([1, 2, 3]).similarities([[2, 4, 6], [-1, -2, -3], [0, 0, 0]]).tolist()
+    >>> power_cosine([1, 2, 3], [[2, 4, 6], [-1, -2, -3], [0, 0, 0]]).tolist()
     [1.0, -1.0, 0.0]
-    >>> round(Reference([1, 2, 3], p=2).similarity([3, 2, 1]), 4)  # the cosine
+    >>> round(power_cosine([1, 2, 3], [3, 2, 1], p=2), 4)  # the cosine
     0.7143
     """
+    reference = Reference(u, p, form)
+    return reference.similarities(v) if np.ndim(v) == 2 else reference.similarity(v)
+
+
+class Reference:
+    """An update that many are compared with, prepared once; see :func:`power_cosine`."""
 
     def __init__(self, u: ArrayLike, p: float = 4.0, form: str = "unit") -> None:
         one_of(FORMS, form=form)

@@ -21,6 +21,25 @@ Indices = NDArray[np.int64]
 Signs = NDArray[np.int8]
 
 
+def signed_overlap(a: ArrayLike, signs_a: ArrayLike, b: ArrayLike, signs_b: ArrayLike) -> float:
+    """Return the sum of sign products over common indices, over the root of both sizes.
+
+    - ``a``, ``b``: supports, strictly increasing.
+    - ``signs_a``, ``signs_b``: of the change at each index.
+
+    >>> signed_overlap([0, 1, 4], [1, -1, 1], [1, 4, 9], [-1, -1, 1])
+    0.0
+    >>> signed_overlap([0, 1], [1, -1], [0, 1], [-1, 1])
+    -1.0
+    """
+    left, right = checked_support(a, "a"), checked_support(b, "b")
+    signs = [np.asarray(each, dtype=np.float64) for each in (signs_a, signs_b)]
+    if signs[0].shape != left.shape or signs[1].shape != right.shape:
+        raise ValueError(f"signs: expected one per index, {left.size} and {right.size}")
+    _, here, there = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    return float(signs[0][here] @ signs[1][there] / np.sqrt(left.size * right.size))
+
+
 def top_k_changes(update: ArrayLike, k: int, layers: Sequence[int] | None = None) -> Codes:
     """Return the codes of the ``k`` largest changes of an update; fewer if fewer are not zero.
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from ...core.config import RunConfig
 from ...core.entropy import protective
-from ...core.learning.gradient_rows import rows_and_rivals, sample_rows, server_targets
+from ...core.learning.gradients import rows_and_rivals, sample_rows, server_targets
 from ...core.learning.model_arrays import chosen_device
 from ...core.log.events import CoresetsUsed
 from ...core.methods.base import Method

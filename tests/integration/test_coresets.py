@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from forager.client_app.app import answer_one
 from forager.client_app.device.state import ClientState
 from forager.core.config import default_config, read_config
-from forager.core.learning.gradient_rows import server_targets
+from forager.core.learning.gradients import server_targets
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record

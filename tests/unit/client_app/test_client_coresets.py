@@ -15,7 +15,7 @@ from forager.client_app.hooks.skyline import CleanOnly
 from forager.client_app.side import ClientSide
 from forager.core.config import read_config
 from forager.core.learning.features import features_of
-from forager.core.learning.gradient_rows import sample_rows, server_targets
+from forager.core.learning.gradients import sample_rows, server_targets
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.methods.coreset import CoresetSettings
 from forager.core.tasks import Split, load_task

@@ -18,7 +18,7 @@ from forager.client_app.batch import ClientBatch, ClientRow
 from forager.client_app.device.file_lock import FileClaim, StateInUseError, hold
 from forager.client_app.device.state import ClientState, state_path
 from forager.core.config import default_config, read_config
-from forager.core.learning.gradient_rows import server_targets
+from forager.core.learning.gradients import server_targets
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import load_task
 from forager.core.wire.arrays import to_record

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forager.core.learning.gradient_rows import (
+from forager.core.learning.gradients import (
     class_mean_gradients,
     class_slice_gradients,
     feature_gradients,

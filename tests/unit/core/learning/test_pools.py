@@ -15,7 +15,7 @@ from forager.core.learning.evaluation import (
 )
 from forager.core.learning.features import features_of, features_of_all
 from forager.core.learning.fisher import fisher_diagonal, fisher_diagonals
-from forager.core.learning.gradient_rows import (
+from forager.core.learning.gradients import (
     rows_and_rivals,
     rows_and_rivals_of_all,
     sample_rows,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from forager.core.learning.evaluation import evaluate, root_mean_square_losses
-from forager.core.learning.gradient_rows import last_layer_gradients
+from forager.core.learning.gradients import last_layer_gradients
 from forager.core.learning.model_arrays import read_arrays
 from forager.core.tasks import Split, TaskError, TaskSpec, load_task
 from forager.core.tasks.lazy import LazySplit

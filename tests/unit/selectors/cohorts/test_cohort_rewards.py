@@ -1,13 +1,14 @@
 import numpy as np
 import pytest
+from forager.selectors.cohorts.exploration import exploration_rate
+from forager.selectors.cohorts.heterogeneity import heterogeneity
 from forager.selectors.cohorts.rewards import (
     decayed,
-    exploration_rate,
     instant_reward,
     known_centre,
     predicted,
 )
-from forager.selectors.cohorts.split import gain_of, heterogeneity
+from forager.selectors.cohorts.split import gain_of
 
 
 def test_reward_is_one_in_the_centre_and_zero_at_mean_plus_deviation() -> None:

@@ -53,7 +53,7 @@ def test_it_is_a_ratio_of_squared_distances() -> None:
 
 
 def test_a_class_the_server_does_not_have_is_no_prototype_and_its_samples_are_confirmed() -> None:
-    # As core.learning.gradient_rows has it: the mean of p [1, h] over other classes' samples
+    # As core.learning.gradients has it: the mean of p [1, h] over other classes' samples
     unknown = TARGETS.copy()
     unknown[1] = 0.05 * np.array([1.0, 0.1, 0.1])
     rows = gradients([[0.1, 0.1], [4.0, 0.0], [0.0, 4.0], [0.0, 4.0]])

@@ -2,7 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forager.core.learning.gradient_rows import (
+from forager.core.learning.gradients import (
     class_mean_gradients,
     class_slice_gradients,
     logit_gradients,

@@ -3,15 +3,11 @@
 import tracemalloc
 from typing import Any
 
-import forager.selectors.data_selectors.medoids as module
+import forager.selectors.data_selectors.facility_location as module
 import numpy as np
 import pytest
-from forager.selectors.data_selectors.medoids import (
-    cluster_sizes,
-    crust,
-    facility_location,
-    neighbour_counts,
-)
+from forager.selectors.data_selectors.crust import crust, neighbour_counts
+from forager.selectors.data_selectors.facility_location import cluster_sizes, facility_location
 from forager.selectors.data_selectors.plain import nearest, uniform
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist

@@ -17,6 +17,7 @@ from ..tasks import Samples, Split
 from ..tasks.models import linear_head
 from ..tasks.problems import Problem
 from .features import features_of
+from .fisher import fisher_diagonal as fisher_diagonal  # the diagonal of the whole model
 from .model_arrays import device_of, load_arrays, moved
 from .pools import of_same_model, pools
 
