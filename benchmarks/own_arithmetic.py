@@ -24,9 +24,8 @@ from ..server_app.app import configure_logging
 from ..tools.experiments.tables import Table
 from .methods_speed import SETUPS, one_turn
 from .speed import engine_round
-from .speed_records import RECORDS, append_record, new_record
+from .speed_records import OWN_RECORDS, append_record, new_record
 
-PATH = RECORDS.with_name("own-arithmetic.jsonl")
 # Numpy and torch in and out: the test for groups, predictions and weights of samples, codecs.
 # A function is replaced where it is called from.
 ARITHMETIC = (
@@ -128,7 +127,7 @@ def main() -> None:
     rows = [["", "times FedAvg's round"], *([name, f"{v:.1f}"] for name, v in found.items())]
     print(Table(rows).markdown())
     if options.record:
-        append_record(new_record(found, load), PATH)
+        append_record(new_record(found, load), OWN_RECORDS)
 
 
 if __name__ == "__main__":

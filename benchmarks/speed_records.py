@@ -20,6 +20,7 @@ RECORDS = ROOT / "benchmarks" / "records" / "speed.jsonl"
 PAGE = ROOT / "docs" / "results" / "speed.md"
 BEGIN, END = "<!-- from benchmarks/records/speed.jsonl -->", "<!-- end -->"
 METHOD_RECORDS = RECORDS.with_name("methods.jsonl")
+OWN_RECORDS = RECORDS.with_name("own-arithmetic.jsonl")
 BEGIN_METHODS = "<!-- from benchmarks/records/methods.jsonl -->"
 BEGIN_PEERS = "<!-- from benchmarks/records/peers.jsonl -->"
 CREEP = 0.10  # worse than the last record by more than this share is worth a warning
