@@ -31,3 +31,13 @@ def test_who_could_not_be_placed_is_asked_about_new_cohorts_at_once() -> None:
     split(cohorts, even, KEYS[::2], [2 + int(key) % 4 for key in KEYS[::2]])
     assert cohorts.to_ask(["newcomer"], 8, 1) == ["newcomer"]
     assert cohorts.place(["newcomer"], training=True) == [NOWHERE]  # until it has answered
+
+
+def test_a_client_leaves_its_cohort_only_for_a_much_lower_loss() -> None:
+    cohorts = SplitTest(rule=SplitRule(first_round=0, rounds=1, participants=1))
+    _, odd = split(cohorts, "0", KEYS, [int(key) % 2 for key in KEYS])
+    for losses in ([0.0, 0.0], [0.95, 1.0]):
+        cohorts.told(["1"], {"1": losses}, 9)
+        assert cohorts.home("1") == odd
+    cohorts.told(["1"], {"1": [0.85, 1.0]}, 9)
+    assert cohorts.home("1") != odd
