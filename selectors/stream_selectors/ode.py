@@ -311,7 +311,7 @@ class OdeSelector(StreamSelector):
         if quota is None:
             return {_ANY: self.capacity}
         places = np.asarray(quota)
-        if places.ndim != 1 or places.dtype.kind not in "iu" or min(places, default=0) < 0:
+        if places.ndim != 1 or (places.size and (places.dtype.kind not in "iu" or min(places) < 0)):
             raise ValueError(f"quota: expected whole numbers of 0 or more, got {quota!r}")
         if places.sum() > self.capacity:
             raise ValueError(f"quota: {places.sum()} places, but the capacity is {self.capacity}")
