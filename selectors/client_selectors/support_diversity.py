@@ -48,8 +48,8 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
         last = chosen[-1]
         if not unknown[last]:
             products = (rows == rows[last]).mean(axis=1) - shared - shared[last] + mean
-            apart = lengths * lengths[last] > 1e-9  # else one of them is just the average
-            similar = np.divide(products, lengths * lengths[last], out=0 * products, where=apart)
+            both = lengths * lengths[last]  # near 0 if one of them is just the average
+            similar = np.divide(products, both, out=0 * products, where=both > 1e-9)
             np.maximum(closest, np.where(unknown, -1.0, similar), out=closest)
         closest[chosen] = np.inf
         best = np.flatnonzero(closest == closest.min())

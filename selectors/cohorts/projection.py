@@ -71,7 +71,7 @@ class Projection:
         if sizes != self.sizes:
             raise ValueError(f"layers: expected sizes {self.sizes}, got {sizes}")
         sketches = np.empty((len(stacks[0]), self.dimension))
-        at_once = max(1, _AT_ONCE // self._factors.size)
+        at_once = -(-_AT_ONCE // self._factors.size)
         for start in range(0, len(sketches), at_once):
             some = slice(start, start + at_once)
             sketches[some] = self._folded([stack[some] for stack in stacks])

@@ -159,7 +159,7 @@ class SplitTest:
         for key in asked:
             misfit = self._misfits.setdefault(key, Misfit())
             misfit.asked += 1
-            misfit.again = round + _ASK_AGAIN ** min(misfit.asked, 10)
+            misfit.again = round + _ASK_AGAIN**misfit.asked
             values = np.asarray(losses.get(key, ()), dtype=np.float64)
             if values.size != len(self._leaves) or not np.isfinite(values).any():
                 continue

@@ -64,7 +64,7 @@ class Hashing:
             raise ValueError(f"scheme: expected 'independent' for signs, got {self.scheme!r}")
         indices, signs = split_codes(checked_codes(codes))
         mixed = self._hashed(indices)
-        grew, fell = self._least(mixed[signs > 0]), self._least(mixed[signs < 0])
+        grew, fell = (self._least(mixed[signs == way]) for way in (1, -1))
         lowest = np.minimum(grew, fell) & np.uint32(_RANGE - 2)
         return np.asarray(lowest | (grew <= fell).astype(np.uint32))
 

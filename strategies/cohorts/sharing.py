@@ -93,7 +93,7 @@ def with_shared_changes(
         changes = {cohort: new[cohort][name] - old[cohort][name] for cohort in weights}
         common = sum(weights[cohort] / total * changes[cohort] for cohort in weights)
         for cohort, arrays in old.items():
-            share = own if cohort in changes else 0.0
-            change = share * changes.get(cohort, 0.0) + (1.0 - share) * common
+            mine = changes.get(cohort)
+            change = common if mine is None else own * mine + (1.0 - own) * common
             moved[cohort][name] = (arrays[name] + change).astype(arrays[name].dtype)
     return {cohort: to_record(arrays) for cohort, arrays in moved.items()}

@@ -32,6 +32,16 @@ def test_the_covariance_is_found_from_few_rounds() -> None:
     np.testing.assert_allclose(factors @ factors.T, loads @ loads.T, atol=0.6)
 
 
+def test_the_covariance_has_the_main_variances_of_the_changes() -> None:
+    """Where noise is fitted too, the likeliest covariance keeps them as they are."""
+    changes = np.random.default_rng(0).normal(size=(40, 6)) * [5, 3, 2, 1, 1, 1]
+    factors, noise = covariance_factors(changes, 2)
+    fitted = np.linalg.eigvalsh(factors @ factors.T + noise * np.eye(6))
+    found = np.linalg.eigvalsh(np.cov(changes.T, bias=True))
+    np.testing.assert_allclose(fitted[4:], found[4:])
+    np.testing.assert_allclose(fitted[:4], found[:4].mean())
+
+
 def test_each_drop_is_that_of_the_posterior_covariance() -> None:
     """Against the equations on the whole matrix, conditioned client by client."""
     rng = np.random.default_rng(1)

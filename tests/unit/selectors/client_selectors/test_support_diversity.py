@@ -42,3 +42,21 @@ def test_identical_clients_are_taken_by_age() -> None:
     assert spread_out(signatures, [0, 3, 1, 2], 3).tolist() == [1, 3, 2]
     assert spread_out(signatures, [0, 3, 1, 2], 9).tolist() == [1, 3, 2, 0]
     assert spread_out(signatures[:0], [], 3).tolist() == []
+
+
+def test_the_similarity_is_the_cosine_of_what_differs_from_the_average() -> None:
+    """Against the vectors that mark which value stands at which place."""
+    rng = np.random.default_rng(0)
+    signatures = rng.choice(4, p=[0.7, 0.1, 0.1, 0.1], size=(14, 9)).astype(float)
+    signatures[:5] = np.where(
+        rng.random((5, 9)) < 0.8, 0.0, signatures[:5]
+    )  # hardly differ from it
+    marks = (signatures[:, :, None] == np.arange(4)).reshape(14, -1).astype(float)
+    marks -= marks.mean(axis=0)
+    marks /= np.linalg.norm(marks, axis=1, keepdims=True)
+    cosines, expected = marks @ marks.T, [0]
+    while len(expected) < 14:
+        nearest = cosines[:, expected].max(axis=1)
+        nearest[expected] = np.inf
+        expected.append(int(nearest.argmin()))
+    assert spread_out(signatures, np.zeros(14), 14).tolist() == expected

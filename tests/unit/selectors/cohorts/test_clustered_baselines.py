@@ -3,7 +3,7 @@ import pytest
 from forager.selectors.cohorts.cfl import Cfl, bipartition, stationary_but_torn
 from forager.selectors.cohorts.clove import Clove
 from forager.selectors.cohorts.fl_hc import FlHc, hierarchical_clusters
-from forager.selectors.cohorts.flexcfl import FlexCfl, decomposed_cosine, group_clients
+from forager.selectors.cohorts.flexcfl import FlexCfl, decomposed_cosine, group_clients, pretrained
 from forager.selectors.cohorts.ifca import Ifca, best_model
 from sklearn.metrics import adjusted_rand_score
 
@@ -197,3 +197,12 @@ def test_clove_leaves_those_without_losses_where_they_are() -> None:
     clove = Clove(models=2)
     before = clove.observe(["a", "b"], [[0.1, 0.9], [0.9, 0.1]])
     assert clove.observe(["a", "b"], [[np.nan, 0.9], [0.9, 0.1]])[0] == before[0]
+
+
+def test_flexcfl_trains_twenty_clients_per_group_alone_if_there_are_so_many() -> None:
+    assert [pretrained(2, clients) for clients in (7, 40, 100)] == [7, 40, 40]
+
+
+def test_clients_that_differ_by_rounding_alone_are_one_group() -> None:
+    assert group_clients([[1, 0], [1, 3e-10]], 2).tolist() == [0, 0]
+    assert group_clients([[1, 0], [1, 3e-8]], 2).tolist() == [0, 1]

@@ -7,7 +7,7 @@ import pytest
 from forager.benchmarks.playground import Playground
 from forager.selectors.cohorts.affinity import Affinity, AffinityRecord
 from forager.selectors.cohorts.auxo import Auxo
-from forager.selectors.cohorts.split import SplitRule
+from forager.selectors.cohorts.split import Gain, SplitRule
 from sklearn.datasets import make_blobs
 
 EAGER = SplitRule(first_round=0, rounds=1, participants=1, smallest_share=0.0)
@@ -153,7 +153,8 @@ def test_zero_updates_among_others_are_put_up_with() -> None:
 
 def test_one_client_nobody_and_fewer_than_cohorts() -> None:
     auxo, keys, updates = split_in_two()
-    assert auxo.observe("0.0", [], np.empty((0, 3)), []).feedback == {}
+    nobody = auxo.observe("0.0", [], np.empty((0, 3)), [])
+    assert (nobody.feedback, nobody.gain) == ({}, Gain(0.0, 0.0, 0, 0.0))
     assert auxo.round_of("0.0") == 1
     alone = auxo.observe("0.0", keys[:1], updates[:1], [None])
     assert alone.feedback[keys[0]].reward == 1.0  # it is the centre

@@ -118,6 +118,13 @@ def test_no_clusters_if_none_are_wanted_or_too_few_take_part() -> None:
     assert OnlineClusters(4, SplitRule()).step(points[:7], [-1] * 7)[0].tolist() == [-1] * 7
 
 
+def test_one_direction_is_no_cluster_and_the_search_goes_on() -> None:
+    clusters, (points, truth) = OnlineClusters(4, SplitRule()), groups(2, 10)
+    assert clusters.step(np.tile(points[:1], (20, 1)), [-1] * 20)[0].tolist() == [-1] * 20
+    assert clusters.parts == 0
+    assert adjusted_rand_score(truth, clusters.step(points, [-1] * 20)[0]) == 1
+
+
 GOOD = Gain(before=1.0, after=0.2, parts=2, smallest_share=0.5)
 BAD = Gain(before=1.0, after=0.6, parts=2, smallest_share=0.5)
 

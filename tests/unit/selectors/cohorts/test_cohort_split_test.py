@@ -31,3 +31,25 @@ def test_who_could_not_be_placed_is_asked_about_new_cohorts_at_once() -> None:
     split(cohorts, even, KEYS[::2], [2 + int(key) % 4 for key in KEYS[::2]])
     assert cohorts.to_ask(["newcomer"], 8, 1) == ["newcomer"]
     assert cohorts.place(["newcomer"], training=True) == [NOWHERE]  # until it has answered
+
+
+def test_a_client_leaves_its_cohort_only_for_a_much_lower_loss() -> None:
+    cohorts = SplitTest(rule=SplitRule(first_round=0, rounds=1, participants=1))
+    _, odd = split(cohorts, "0", KEYS, [int(key) % 2 for key in KEYS])
+    for losses in ([0.0, 0.0], [0.95, 1.0]):
+        cohorts.told(["1"], {"1": losses}, 9)
+        assert cohorts.home("1") == odd
+    cohorts.told(["1"], {"1": [0.85, 1.0]}, 9)
+    assert cohorts.home("1") != odd
+
+
+def test_a_newcomer_goes_to_a_clearly_lower_loss_at_once_and_else_when_it_was_asked_often() -> None:
+    cohorts = SplitTest(rule=SplitRule(first_round=0, rounds=1, participants=1))
+    even, odd = split(cohorts, "0", KEYS, [int(key) % 2 for key in KEYS])
+    cohorts.told(["clear"], {"clear": [1.0, 0.9]}, 9)
+    assert cohorts.home("clear") == odd
+    homes = []
+    for number in range(5):
+        cohorts.told(["close"], {"close": [0.99, 1.0]}, 9 + number)
+        homes.append(cohorts.home("close"))
+    assert homes == [None] * 4 + [even]

@@ -143,6 +143,14 @@ def test_too_few_clients_are_one_group(clients: int) -> None:
     assert not groups.clear(1.0)
 
 
+def test_a_round_without_a_number_comes_after_the_last() -> None:
+    evidence = Evidence()
+    for key, number in (("a", None), ("b", None), ("late", 1), ("c", None), ("d", 7), ("e", None)):
+        evidence.add([key], [[1.0, 0.0]], number)
+    kept = [evidence.of_round(number)[0] for number in range(1, 9)]
+    assert kept == [["a", "late"], ["b"], ["c"], [], [], [], ["d"], ["e"]]
+
+
 def test_only_the_last_observations_are_kept() -> None:
     evidence = Evidence(capacity=5)
     for number in range(4):

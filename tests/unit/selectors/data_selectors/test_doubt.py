@@ -107,3 +107,12 @@ def test_a_few_doubts_are_chance_and_broken_samples_are_never_drawn() -> None:
     assert weights.tolist() == [1] * 9 + [0]
     nothing = evidence(np.full(3, np.nan))
     assert chances(nothing, [0, 0, 0], [[1.0], [0.05], [1.0]], at_least=1).tolist() == [0, 0, 0]
+
+
+def test_no_sample_weighs_more_than_one_however_little_its_class_is_doubted() -> None:
+    labels = np.repeat([0, 1], 100)
+    below = np.tile(np.arange(100), 2) < np.array([10, 90])[labels]
+    trust = evidence(np.where(below, 0.1, 2.0))
+    weights = chances(trust, labels, [[1.0, 1.0], [0.4, 0.05], [1.0, 1.0]])
+    assert (weights[labels == 0] == 1).all()
+    assert (weights[below & (labels == 1)] < 0.5).all()

@@ -5,7 +5,7 @@ import pytest
 from forager.selectors.diagnosis.doubtful_labels import doubts
 from forager.selectors.diagnosis.drift import turned
 from forager.selectors.diagnosis.learning_curve import rounds_to
-from forager.selectors.diagnosis.skew import SKEWED, dispersion, quantity_skew
+from forager.selectors.diagnosis.skew import SKEWED, dispersion, label_skew, quantity_skew
 
 KEYS = [f"c{number}" for number in range(12)]
 
@@ -26,6 +26,11 @@ def test_shares_of_samples_drawn_alike_are_not_skewed_and_those_of_a_dirichlet_a
 def test_a_constant_common_to_all_clients_does_not_count_as_skew() -> None:
     shares = np.random.default_rng(0).random((12, 4))
     assert dispersion(shares + 5, [9] * 12, 1) == pytest.approx(dispersion(shares, [9] * 12, 1))
+
+
+def test_clients_without_samples_have_no_skew_of_labels() -> None:
+    assert label_skew([]) == label_skew([[0, 0], [0, 0]]) == 0.0
+    assert label_skew([[0, 0], [6, 0], [0, 6]]) == 0.5
 
 
 def test_the_skew_of_quantity_of_one_client_and_of_no_samples() -> None:

@@ -132,6 +132,12 @@ def test_signatures_of_changes_estimate_the_signed_overlap() -> None:
     assert mixed[0, 1] == estimate[0, 1]
 
 
+def test_the_lowest_bits_of_a_signature_say_what_grew() -> None:
+    grew, fell = (Hashing(16).sign_changes(signed_codes([3], [way])) for way in (1, -1))
+    assert (grew & 1).tolist() == [1] * 16
+    assert (grew - fell).tolist() == [1] * 16
+
+
 def test_signatures_estimate_the_centred_overlap() -> None:
     rng, hashing = np.random.default_rng(1), Hashing(2048)
     common = np.arange(400)  # matters to everyone

@@ -167,7 +167,8 @@ def test_blocks_are_no_longer_than_a_count_allows() -> None:
     blocks = list(intersections._blocks([dense, thin], layout))
     assert sum(block.length for block in blocks) >= 9000
     assert all((block.stops - block.starts).max() <= layout.limit for block in blocks)
-    assert max(block.length for block in blocks) > layout.cell  # merged where sets are thin
+    merged = [block.length for block in intersections._blocks([thin], layout)]
+    assert merged == [layout.block] * 4 + [1020], "where sets are thin"
 
 
 def test_one_client_and_identical_clients() -> None:

@@ -36,3 +36,11 @@ def test_new_lengths_change_who_goes_first() -> None:
         Offered(np.arange(100, 300), np.zeros(200, dtype=np.int64), gradient_norms=np.ones(200))
     )
     assert not set(victims.tolist()) & set(rule.kept.tolist())
+
+
+def test_lengths_that_are_told_again_and_again_do_not_pile_up() -> None:
+    rule, sizes = stored(np.ones(10), np.zeros(10, dtype=np.int64), 10), []
+    for length in range(1, 201):
+        rule.revalue(Offered(rule.kept[:1], [0], gradient_norms=np.array([float(length)])))
+        sizes += map(len, rule._queues.values())
+    assert max(sizes) == 4 * 10 + 17

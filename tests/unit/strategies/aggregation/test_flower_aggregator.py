@@ -142,6 +142,19 @@ def test_replies_may_be_a_stream(aggregator: str) -> None:
     assert_same(streamed, listed)
 
 
+def test_with_equal_weights_a_strategy_sees_one_sample_of_each() -> None:
+    seen: list[Any] = []
+
+    class Seeing(flower.FedAvg):
+        def aggregate_train(self, server_round: int, replies: Any) -> Any:
+            seen.extend(reply.content[METRICS]["num-examples"] for reply in replies)
+            return None, None
+
+    layer = FlowerAggregator(Seeing(**ALL_OF_THEM), mean_like=False, equal_weights=True)
+    one_round(layer, floats_only(), FakeGrid(KEYS))
+    assert seen == [1] * len(KEYS)
+
+
 @pytest.mark.parametrize("aggregator", ["fedavg", "fedavgm", "fedadam", "fedyogi", "fedadagrad"])
 def test_means_hold_no_more_than_two_replies(aggregator: str) -> None:
     """The one being added and, for its metadata, the first."""

@@ -245,3 +245,14 @@ def test_who_sends_records_that_cannot_be_read_is_set_aside_and_its_cohort_goes_
     wanted, _ = one_round(silent, START, FakeGrid(KEYS, {"3": never}))
     assert_same(got, wanted)
     assert notes.of(CohortsTrained)[0].participants == {"0": 11}
+
+
+def test_a_request_counts_in_the_round_that_it_came_in() -> None:
+    rule, seen = split_rule(), {"0.0": two_ways(["0", "2"])}
+    told = {AFFINITY: ConfigRecord(Affinity().state_dict())}
+    rule.hear_one("0", row_of(answer(Message(RecordDict({}), 1, "train"), told)), START)
+    with patch.object(rule.core, "observe", wraps=rule.core.observe) as observe:
+        for number in (2, 3):
+            rule.learn(number, {"0.0": number}, seen)
+    requests = [call.args[3] for call in observe.call_args_list]
+    assert [[one is not None for one in each] for each in requests] == [[True, False], [False] * 2]

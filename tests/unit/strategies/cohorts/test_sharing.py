@@ -16,7 +16,7 @@ def test_cohorts_share_the_weighted_mean_of_their_bodies_and_keep_their_heads() 
 
 
 def test_cohorts_move_by_their_own_change_and_by_the_mean_of_all() -> None:
-    before, after = models("w", a=0.0, b=4.0), models("w", a=2.0, b=8.0)
+    before, after = models("w", a=0.0, b=4.0, c=9.0), models("w", a=2.0, b=8.0, c=9.0)
     moved = with_shared_changes(before, after, {"a": 1.0, "b": 1.0}, own=0.5)
     found = {cohort: float(from_record(model)["w"][0]) for cohort, model in moved.items()}
-    assert found == {"a": 2.5, "b": 7.5}
+    assert found == {"a": 2.5, "b": 7.5, "c": 12.0}, "also who did not train"

@@ -112,6 +112,14 @@ def test_clients_that_no_cohort_knows_are_asked_once_and_start_where_they_fit() 
     assert {key: found[key] for key in KEYS} == {key: f"0.{int(key) % 2}" for key in KEYS}
 
 
+def test_only_groups_have_heterogeneity_in_the_report() -> None:
+    rule = rule_of()
+    rule.learn(1, {"0": 1}, {"0": two_ways(KEYS[:1])})  # too few to look at
+    assert rule.report()["heterogeneity"] == {}
+    rule.learn(2, {"0": 2}, {"0": two_ways(KEYS[:10])})
+    assert "0" in rule.report()["heterogeneity"]
+
+
 def test_clients_that_may_not_be_asked_try_every_cohort_and_stay_with_the_best() -> None:
     rule, asked = split_rule(privacy="local-dp"), Asked()
     for number in range(2, 6):

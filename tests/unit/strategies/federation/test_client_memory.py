@@ -2,6 +2,7 @@
 
 from forager.strategies.federation import client_memory
 from forager.strategies.federation.client_memory import ClientMemory
+from forager.strategies.federation.grids import NumberedKeys
 
 
 def test_the_long_gone_are_forgotten(monkeypatch) -> None:
@@ -38,3 +39,12 @@ def test_a_round_in_which_several_cohorts_choose_passes_once() -> None:
         assert memory.ages(["c", "d"]) == [0, server_round - 1]
         memory.round_passed(["c", "d"], chosen=["c"], server_round=server_round)
     assert memory.ages(["a", "b", "c", "d"]) == [0, 3, 0, 3]
+
+
+def test_ages_of_numbered_clients_survive_a_restart() -> None:
+    memory, other = ClientMemory(), ClientMemory()
+    memory.round_passed(["a"], chosen=["a"])
+    for chosen in ("1", "2"):
+        memory.round_passed(NumberedKeys(range(4)), chosen=[chosen])
+    other.load_state_dict(memory.state_dict())
+    assert other.ages(["a", "0", "1", "2"]) == memory.ages(["a", "0", "1", "2"]) == [2, 2, 1, 0]

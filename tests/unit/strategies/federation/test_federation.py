@@ -363,6 +363,16 @@ def test_strikes_add_up_by_client_and_are_bounded() -> None:
     assert len(federation._misses) == len(federation._rests_until) == 10_000
 
 
+def test_a_round_is_tried_again_without_those_whose_replies_could_not_be_used() -> None:
+    federation, ready = Federation(), []
+    for again, bad in ((False, 2), (True, 3), (True, None), (False, None)):
+        federation.begin_round(again=again)
+        ready.append(list(federation.ready_to_train([1, 2, 3], 1)))
+        if bad is not None:
+            federation.set_aside(1, bad, "bad")
+    assert ready == [[1, 2, 3], [1, 3], [1], [1, 2, 3]]
+
+
 def test_events_are_those_of_the_cohort_at_work() -> None:
     federation, notes = Federation(), Notes()
     federation.note(FineTuned(round=1))  # nobody listens, and nobody needs to

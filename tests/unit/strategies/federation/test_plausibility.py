@@ -71,6 +71,14 @@ def test_in_a_round_what_was_usual_before_it_decides() -> None:
     assert usual.median == 50.0
 
 
+def test_one_absurd_size_among_others_is_noticed() -> None:
+    usual = UsualSize(factor=3.0)
+    play(usual, 1, HONEST)
+    usual.settle()
+    absurd = [usual.exceeded(sizes) for sizes in ([0.1, 4.0], [0.1, 3.8], [])]
+    assert absurd == [True, False, False]
+
+
 def test_of_two_nobody_can_tell_which_one_lies() -> None:
     usual = UsualSize(factor=3.0)
     play(usual, 1, {"a": 1.0, "b": 1e9})

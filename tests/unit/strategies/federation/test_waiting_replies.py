@@ -24,7 +24,7 @@ def table(key: str) -> Replies:
     return found
 
 
-@pytest.mark.parametrize("most", [0, 2**27], ids=["on disk", "in memory"])
+@pytest.mark.parametrize("most", [0, 70, 2**27], ids=["on disk", "one in memory", "in memory"])
 def test_they_are_read_as_often_as_needed_whatever_readers_do(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from forager.core.log.events import Quarantined, Selected
 from forager.core.wire.arrays import to_record
-from forager.core.wire.keys import IDENTIFY, METRICS, NUM_EXAMPLES, SUMMARY, UTILITY, VERSIONS
+from forager.core.wire.keys import (
+    IDENTIFY,
+    METRICS,
+    NUM_EXAMPLES,
+    SIMILARITY,
+    SUMMARY,
+    UTILITY,
+    VERSIONS,
+)
 from forager.core.wire.versions import versions
 from forager.selectors.client_selectors.age import OldestFirst
 from forager.selectors.client_selectors.base import Candidates, ClientSelector
@@ -565,6 +573,20 @@ def test_how_often_clients_were_chosen_survives_a_save() -> None:
     fresh.federation.load_state_dict(whole.federation.state_dict())
     rest = trained_keys(whole, grid, range(21, 41))
     assert trained_keys(fresh, FakeGrid(KEYS), range(21, 41)) == rest
+
+
+def test_the_last_change_of_the_model_outlives_a_round_without_a_mean() -> None:
+    layer, _, _ = selection(First(SIMILARITY), count=10)
+    grid = FakeGrid(KEYS)
+    trained_keys(layer, grid)
+    change = layer.pools.update
+    assert change is not None
+    grid.behaviours = dict.fromkeys(KEYS, failing)
+    trained_keys(layer, grid, range(2, 3))
+    assert layer.pools.update is change
+    plain, _, _ = selection(First(), count=10)
+    trained_keys(plain, FakeGrid(KEYS))
+    assert plain.pools.update is None, "a state file would hold it for nobody"
 
 
 def with_loss(loss: float) -> Any:

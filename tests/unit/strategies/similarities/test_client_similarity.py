@@ -262,6 +262,20 @@ def scene_of(keys, note=silent):
     return Scene(2, list(keys), {"0": NOTHING}, {"0": 1}, True, lambda *_: {}, note)
 
 
+def test_only_those_are_asked_that_never_reported_or_not_since_the_last_clustering(supports):
+    rule, asked = rule_that_knows(supports, **{"ios.first-round": 2, "ios.every": 5}), []
+    one, other, *_ = supports
+    rule.fresh[one] = 3
+    del rule.fresh[other]
+
+    def ask(keys, *_):
+        asked.append(list(keys))
+        return {}
+
+    rule.regroup(Scene(7, list(supports), {"0": NOTHING}, {"0": 1}, True, ask, silent))
+    assert asked[0] == [key for key in supports if key != one]
+
+
 def never_settling(monkeypatch):
     monkeypatch.setattr(
         "forager.strategies.cohorts.similarity.similarity_clusters",
