@@ -1,4 +1,4 @@
-"""CosAge: old clients with different updates.
+"""CosAge: clients that have waited long and whose updates differ.
 
 Asgari, Rini, Munari: *CosAge: Federated Learning with Gradient Summaries for Centralized Client
 Selection*, section III. In phase 2 of a round every eligible client reports one number, the

@@ -1,10 +1,10 @@
-"""Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
+"""Auxo: cohorts found during training, from the updates that clients send anyway (algorithm 1).
 
 Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
-Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the
-server's side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`),
-and what a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
-Both go by the clients' requests; the server keeps only who asked for what, and feedback on its way.
+Client Clustering*; :mod:`selectors.cohorts.split_testing` is derived from it. This module is the
+server's part, without models and messages. :meth:`Auxo.match` assigns clients to leaves, and
+:meth:`Auxo.observe` evaluates a round of one leaf: rewards, clusters, and whether to split it. Both
+use the clients' requests; the server stores only the last requests and undelivered feedback.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """CFL: split a cohort in two when it has converged and its clients have not.
 
 Sattler, Mueller, Samek: *Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
-Optimization under Privacy Constraints*, algorithm 3. It needs everyone in every round.
+Optimization under Privacy Constraints*, algorithm 3. All clients must train in every round.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def stationary_but_torn(
 ) -> bool:
     """Return whether the mean of the updates is short, and one of them is long.
 
-    Then the common model does not move any more, though some clients would.
+    Then the common model has converged, while some clients still change it (epsilon 1 and 2).
 
     - ``updates`` (one row per client): in their true scale; sketches will do.
     - ``mean_below``, ``max_above``: lengths, epsilon 1 and 2. They depend on the model and the

@@ -2,8 +2,8 @@
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren: *Flexible Clustered Federated Learning for Client-Level
 Data Distribution Shift*. Before the first round some clients train alone for a while. Their updates
-are compared with the main directions of all of them, and grouped; everyone else trains alone once
-and joins the group whose first update is most like its own.
+are grouped by their cosines with the main directions of all of these updates. Every other client
+trains alone once, and joins the group whose first update is most similar to its own.
 """
 
 from collections.abc import Sequence

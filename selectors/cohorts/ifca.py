@@ -1,4 +1,4 @@
-"""IFCA: k models, each client trains the one that fits its data best.
+"""IFCA: k models, of which each client trains the one with the lowest loss on its data.
 
 Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
 1. All k models are sent to every participant of every round.

@@ -1,4 +1,4 @@
-"""When a cohort is split: how different its members are, and its clusters (Auxo, section 4.4)."""
+"""When to split a cohort: heterogeneity, and what a split would gain (Auxo, section 4.4)."""
 
 import math
 from dataclasses import dataclass

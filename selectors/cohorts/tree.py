@@ -99,7 +99,7 @@ class CohortTree:
         return cohort
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the leaves, which say it all."""
+        """Return the leaves, which define the tree."""
         return {"leaves": self.leaves()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""How many labels of clients are wrong, and whose: by how seldom the global model gives them.
+"""How many labels of clients are wrong, and whose: by how seldom the global model predicts them.
 
-As :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, with a look at single clients and
-at chance. Rounds count whose model has learned to give most of the server's labels.
+Like :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, also for single clients, and with
+chance accounted for. A round counts if its model predicts most of the server's labels.
 """
 
 from collections.abc import Sequence

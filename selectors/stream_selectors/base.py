@@ -1,4 +1,4 @@
-"""What every rule for a stream does: it is offered samples and says which to keep."""
+"""The base class of rules for a stream, which decide on samples as they arrive."""
 
 import math
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ class StreamSelector:
     - ``seed``: of the rule's own random generator, if it draws.
 
     - ``needs``: what it must know of a sample: "nothing", "loss", "norm" or "value". The device
-      need not compute anything else.
+      computes nothing else.
     """
 
     needs: ClassVar[str] = "nothing"

@@ -1,10 +1,10 @@
-"""ODE: what a sample is worth, and the gradients that say so.
+"""ODE: the value of a sample, and the gradients from which it follows.
 
 Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*.
-A sample is worth the projection of its gradient on the global gradient (eq. 6). A device averages
-the gradients of what arrives (eq. 7) and reports the mean when it takes part; the server makes an
-estimate of the global gradient of the reports (eq. 8). The coordination of section 3.3 is in
-``coordination.py``, the queue of the best in ``value_store.py``.
+The value of a sample is the projection of its gradient on the global gradient (eq. 6). A device
+averages the gradients of arriving samples (eq. 7) and reports the mean when it takes part; from the
+reports the server estimates the global gradient (eq. 8). The coordination of section 3.3 is in
+``coordination.py``, the priority queue of the most valuable samples in ``value_store.py``.
 """
 
 import math

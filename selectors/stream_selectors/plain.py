@@ -1,4 +1,4 @@
-"""Rules that need to know nothing of a sample: a uniform draw, the latest, or everything."""
+"""Rules that use no information about samples: a uniform draw, the latest, or all of them."""
 
 from typing import Any
 

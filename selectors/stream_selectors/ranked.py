@@ -1,4 +1,4 @@
-"""Rules that keep what scores highest, some after they have set aside what looks like noise."""
+"""Rules that keep the samples of highest score; some first exclude likely noise."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -57,7 +57,7 @@ class RankedSelector(StreamSelector):
 class FilteredSelector(RankedSelector):
     """Keeps the highest scores, without samples above a quantile of those that came before.
 
-    - ``quantile``: of the scores of the last :data:`WINDOW` samples; a sample above it is taken for
+    - ``quantile``: of the scores of the last :data:`WINDOW` samples; samples above it count as
       noise.
     """
 

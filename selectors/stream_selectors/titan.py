@@ -3,11 +3,11 @@
 Gong, Xing, Zheng, Wu, 2025: *A Two-Stage Data Selection Framework for Data-Efficient Model Training
 on Edge Devices*, by the authors of ODE. Its second stage, classified importance sampling, draws
 samples of a class in proportion to the lengths of their gradients g (eq. 3), and class y has
-places in proportion to ``n_y sqrt((E ||g||)^2 - ||E g||^2)`` (eq. 2). Ours leaves out the second
-term, for which devices would keep a mean gradient of each class: places go by ``n_y E ||g||``, as
-in importance sampling over all samples, which the paper improves on. What is drawn stays stored,
-and all count alike, where the paper divides by the chance of each. The first stage, which spares
-slow devices the gradients of most samples, is left out.
+places in proportion to ``n_y sqrt((E ||g||)^2 - ||E g||^2)`` (eq. 2). Ours omits the second term,
+for which devices would keep a mean gradient of each class: a class gets ``n_y E ||g||`` places, as
+in importance sampling over all samples, which the paper improves on. Drawn samples stay stored and
+have equal weights, where the paper divides by their probabilities. The first stage, which saves
+slow devices the gradients of most samples, is omitted.
 """
 
 import heapq

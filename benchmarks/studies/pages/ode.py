@@ -232,7 +232,7 @@ ANSWER = (
     ),
     (
         "Use `ode-balanced` for streams of sensors or text, above all with little storage. For "
-        "images a reservoir (`data-selector='reservoir'`) is as good and simpler, for "
-        "[regression](kinds.md) it is far better."
+        "images a reservoir (`data-selector='reservoir'`) is as good and simpler; for "
+        "[regression](kinds.md) it was better on average, which five seeds do not decide."
     ),
 )
