@@ -1,7 +1,7 @@
 """How many labels of clients are wrong, and whose: by how seldom the global model predicts them.
 
-Like :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, also for single clients, and with
-chance accounted for. A round counts if its model predicts most of the server's labels.
+As :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, but also for single clients and
+with chance accounted for. A round counts if its model predicts most of the server's labels.
 """
 
 from collections.abc import Sequence

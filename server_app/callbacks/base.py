@@ -1,4 +1,4 @@
-"""What every callback can do, and callbacks of the user's own."""
+"""The base class of callbacks, and the user's own callbacks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ Make = Callable[[RunFolder], Callback]
 
 
 def load_callbacks(text: str) -> dict[str, Make]:
-    """Return what makes each callback that a run config names; an error if one is not there."""
+    """Return the factories of the callbacks that a run config names; an error if one is missing."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     return {name: _loaded(name) for name in names}
 
@@ -124,7 +124,7 @@ class OwnCallbacks(Callback):
         return next((reason for reason in reasons if isinstance(reason, str) and reason), None)
 
     def at_the_end(self) -> Callback:
-        """Return what notifies them of the end of the run, when all its files are written."""
+        """Return a callback that notifies them of the end of the run, after its files are written."""
         own = self
 
         class AtTheEnd(Callback):

@@ -37,8 +37,8 @@ class FlowerAggregator(Layer):
       result), replies are summed in double precision as they arrive, and dropped. The strategy gets
       the mean as a single reply.
     - Integer arrays are hidden from the strategy. Counters, which have no axes (as in batch
-      normalisation), take the median of the replies. All others stay as the server has them: an
-      index that one client invents would be out of range for all.
+      normalisation), take the median of the replies. All others stay as on the server: an index
+      that one client invents would be out of range for all.
     - The model keeps its dtypes; FedAdam and q-FedAvg would turn float32 into float64.
 
     ``mean_like``: the strategy needs only the mean. ``by_entry``: it works entry by entry.

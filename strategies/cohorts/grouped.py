@@ -1,4 +1,4 @@
-"""Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
+"""Rules that ask clients for updates and group them: FlexCFL at first, FL+HC after some rounds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,7 @@
-"""Clients train for as many steps as their speed allows, so that all finish together.
+"""Clients take local steps in proportion to their speed, and finish together.
 
-With ``work = 'coreset-by-speed'`` the steps say how large a coreset is (see the client's hook):
-nobody takes more than the usual ones, which are those on all data.
+With ``work = 'coreset-by-speed'`` the steps determine the size of the coreset (see the client's
+hook): no client takes more than its usual steps, which are those on all data.
 """
 
 import math

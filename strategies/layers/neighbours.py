@@ -2,8 +2,8 @@
 
 Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
 from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
-their similarity, where theta_j is what client j trained last. Models are kept in bounded memory:
-with large models, clients that have not trained for long are nobody's neighbours.
+their similarity; theta_j is the last model that client j trained. Memory is bounded: with large
+models, clients that have not trained for long are dropped, and are no neighbours.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -170,7 +170,7 @@ class Neighbours(Layer):
         return self._personal(server_round, messages)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Keep each client's model and what makes it alike others; aggregate for newcomers."""
+        """Keep each client's model and similarity record; aggregate for newcomers."""
         result = super().aggregate_train(server_round, replies)
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         values = self.similarity.values

@@ -1,4 +1,4 @@
-"""Differential privacy: the server's noise, and the account of what is left of privacy."""
+"""Differential privacy: the server's noise, and the account of epsilon."""
 
 import itertools
 import math
@@ -123,7 +123,7 @@ class PrivacyLedger(Layer):
 
 
 def together(multipliers: Sequence[float]) -> float:
-    """Return the noise multiplier that says as much as several releases of one round do."""
+    """Return the noise multiplier equivalent to several releases in one round."""
     return sum(z**-2 for z in multipliers) ** -0.5 if all(multipliers) else 0.0
 
 

@@ -325,7 +325,7 @@ def unsound_metrics(
 
 
 def _all_sound(table: Replies, needs: Sequence[str], whole: bool) -> bool:
-    """Return whether plain numbers, all sound, are all there is."""
+    """Return whether all metrics are plain, sound numbers."""
     columns = table.metrics
     if NUM_EXAMPLES not in columns or not all(name in columns for name in needs):
         return False
