@@ -124,7 +124,7 @@ class OwnCallbacks(Callback):
         return next((reason for reason in reasons if isinstance(reason, str) and reason), None)
 
     def at_the_end(self) -> Callback:
-        """Return a callback that notifies them of the end of the run, after its files are written."""
+        """Return a callback that notifies them of the end, after all files are written."""
         own = self
 
         class AtTheEnd(Callback):
