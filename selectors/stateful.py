@@ -30,11 +30,11 @@ class Stateful:
     remembers: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is remembered."""
+        """Return the state as a tree."""
         return saved(self, self.remembers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         restore(self, self.remembers, state)
 
 

@@ -40,8 +40,8 @@ def awake(
     - ``age``: rounds since each of the U clients was last chosen.
     - ``count``: how many will be chosen.
     - ``silent_ratio``: share that is silent, in [0, 1].
-    - ``participated``: who has ever been chosen; everyone if not given.
-    - ``known``: who can be chosen at all; everyone if not given.
+    - ``participated``: clients that have been chosen before; all if not given.
+    - ``known``: clients that can be chosen at all; all if not given.
     - ``rng``: breaks ties between equal ages; else the lower position is silenced first.
 
     >>> awake([0, 2, 0, 1], 1, silent_ratio=0.5).tolist()

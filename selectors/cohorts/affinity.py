@@ -124,7 +124,7 @@ class Affinity:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; it may come from a stranger."""
+        """Restore what :meth:`state_dict` returned; it may come from a stranger."""
         columns = [list(state[name]) for name in ("cohorts", "rewards", "indices", "known")]
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"records: columns of {[len(c) for c in columns]} entries")

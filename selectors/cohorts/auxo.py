@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class AuxoLeaf:
-    """What the server remembers of one leaf besides its model."""
+    """The server's state of one leaf besides its model."""
 
     clusters: OnlineClusters
     watch: SplitWatch
@@ -194,7 +194,7 @@ class Auxo:
         sketches: ArrayLike,
         requests: Sequence[Affinity | None],
     ) -> AuxoObserved:
-        """Take in one round of a leaf, and split it if it is time.
+        """Process one round of a leaf, and split it if that is due.
 
         - ``keys``: the participants whose updates were aggregated.
         - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
@@ -297,7 +297,7 @@ class Auxo:
         return children
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of its leaves and of the clients, and the generator."""
+        """Return the tree, the state of its leaves and clients, and the generator."""
         leaves = {
             name: {
                 "round": leaf.round,
@@ -312,7 +312,7 @@ class Auxo:
         return state | {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        """Restore what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
         known, asked = sorted(state["leaves"]), {*state["where"].values()}
         if known != sorted(tree.leaves()) or asked - set(known):

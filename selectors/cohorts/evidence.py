@@ -143,7 +143,7 @@ class Evidence:
         return [self._keys[row] for row in rows], self._points[rows].astype(np.float64)
 
     def differences(self) -> Differences:
-        """Return what is known of each client."""
+        """Return the estimated differences of the clients."""
         keys = list(dict.fromkeys(self._keys))
         place = {key: row for row, key in enumerate(keys)}
         clients = np.array([place[key] for key in self._keys], dtype=np.intp)
@@ -161,7 +161,7 @@ class Evidence:
         return state | {"points": self._points.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         points = np.array(state["points"], dtype=np.float32)
         keys, rounds = [str(key) for key in state["keys"]], [int(r) for r in state["rounds"]]
         if not len(points) == len(keys) == len(rounds):

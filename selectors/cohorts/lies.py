@@ -120,7 +120,7 @@ class LieCounter:
         return counts | barred | {"total": self.total, "rounds": self.rounds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         strikes = map(int, state["strikes"])
         self._strikes = dict(zip(map(str, state["keys"]), strikes, strict=True))
         self._barred = {str(key): int(until) for key, until in state["barred"].items()}

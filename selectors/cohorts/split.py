@@ -47,7 +47,7 @@ class Gain:
 
 
 def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:
-    """Return what a split of labelled participants would gain; who has no label is left out."""
+    """Return what a split of labelled participants would gain; unlabelled ones are left out."""
     labelled = labels >= 0
     count = int(np.count_nonzero(labelled))
     if count == 0:

@@ -42,7 +42,7 @@ _BY_LABELS = 0.5  # how far labels tell groups apart that may be nothing but lab
 
 @dataclass
 class TestedLeaf:
-    """What is known of one leaf besides its model."""
+    """The state of one leaf besides its model."""
 
     evidence: Evidence = field(default_factory=Evidence)
     round: int = 0
@@ -194,7 +194,7 @@ class SplitTest:
         population: int,
         round: int | None = None,
     ) -> SplitVerdict:
-        """Take in one round of a leaf, and split it if it is time.
+        """Process one round of a leaf, and split it if that is due.
 
         - ``keys``: the participants whose updates were aggregated.
         - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
@@ -344,7 +344,7 @@ class SplitTest:
         return alike if told >= _BY_LABELS else ""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of its leaves, and where clients belong."""
+        """Return the tree, the state of its leaves, and the cohorts of clients."""
         leaves = {
             name: {
                 "round": leaf.round,
@@ -361,7 +361,7 @@ class SplitTest:
         return state | {"fits": fits, "misfits": misfits, "labels": labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        """Restore what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
         strange = set(state["homes"].values()) - set(tree.leaves())
         if set(state["leaves"]) != set(tree.leaves()) or strange:

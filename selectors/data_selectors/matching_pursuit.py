@@ -213,7 +213,7 @@ class _RidgeFit:
         return len(self.positions) - self.size
 
     def add(self, position: int, gradient: NDArray[Any]) -> None:
-        """Take in a sample and solve for the weights."""
+        """Add a sample and solve for the weights."""
         k = self.size
         self.positions[k], self._rows[k] = position, gradient
         row, root = self._rows[k], self._root[:k, :k]

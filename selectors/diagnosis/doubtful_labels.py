@@ -22,7 +22,7 @@ _SIGMAS = 3.0
 
 @dataclass(frozen=True)
 class Doubts:
-    """What the model makes of clients' labels."""
+    """How far the model disagrees with clients' labels."""
 
     wrong: float  # estimated share of wrong labels among most clients
     everywhere: bool  # whether that is beyond chance

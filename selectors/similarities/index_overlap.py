@@ -216,7 +216,7 @@ def choose_ks(importance: ArrayLike, coverage: float, k_max: int) -> Indices:
 
 
 def checked_support(support: ArrayLike, name: str = "support") -> Indices:
-    """Return a set of indices as an increasing array; what is none is an error that says why."""
+    """Return a set of indices as an increasing array; anything else is an error."""
     array = np.asarray(support)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(

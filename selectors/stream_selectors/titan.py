@@ -48,7 +48,7 @@ class Titan(StreamSelector):
 
     @property
     def values(self) -> Floats:
-        """Lengths of the gradients of what is stored."""
+        """Lengths of the gradients of the stored samples."""
         return np.array([self._drawn[key][1] for key in self._labels], dtype=np.float64)
 
     def revalue(self, batch: Offered) -> None:
@@ -108,13 +108,13 @@ class Titan(StreamSelector):
         self._here = Counter(self._labels.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored with its draws, what is known of classes, and the generator."""
+        """Return the stored samples with their draws, statistics of classes, and the generator."""
         drawn = np.array([self._drawn[key] for key in self._labels]).reshape(len(self), 2)
         classes = np.array([(y, *known) for y, known in self._classes.items()])
         return super().state_dict() | {"drawn": drawn, "classes": classes.reshape(-1, 3)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         super().load_state_dict(state)
         pairs = zip(state["keys"].tolist(), state["drawn"].tolist(), strict=True)
         self._drawn = {key: (log, length) for key, (log, length) in pairs if key in self._labels}

@@ -41,7 +41,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
 
 
 _log = logging.getLogger("forager")
@@ -138,7 +138,7 @@ class OwnCallbacks(Callback):
         return {name: callback.state_dict() for name, callback in self.callbacks.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         for name, callback in self.callbacks.items():
             callback.load_state_dict(dict(state.get(name, {})))
 

@@ -152,7 +152,7 @@ class CohortRule(Stateful):
         return {}
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return {}
 
     def leaves(self) -> list[str] | None:
@@ -185,7 +185,7 @@ class CoreRule(CohortRule, Generic[C]):
         return self.core.state_dict() | super().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.core.load_state_dict(state)
         super().load_state_dict(state)
 

@@ -58,7 +58,7 @@ class GroupedRule(CoreRule[G]):
         return {"core": super().state_dict(), "model": model}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state["core"])
         self.model = None if state["model"] is None else to_record(state["model"])
 

@@ -60,7 +60,7 @@ class ClockedGrid(Grid):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
 
 
 def clock_of(grid: Grid, poll: float) -> Clock:

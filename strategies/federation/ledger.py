@@ -182,7 +182,7 @@ class Ledger:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned, in place of all that is known."""
+        """Restore what :meth:`state_dict` returned, in place of all that is known."""
         models = {place: to_record(arrays) for place, arrays in enumerate(state.get("models", []))}
 
         def made(kept: Mapping[str, Any]) -> Assignment:

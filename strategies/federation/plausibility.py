@@ -87,11 +87,11 @@ class UsualSize:
         return float(np.median([own[0] for own in self._claims.values()])) if known else 0.0
 
     def state_dict(self) -> dict[str, list[float]]:
-        """Return what is remembered."""
+        """Return the state as a tree."""
         return dict(self._claims)
 
     def load_state_dict(self, claims: Any) -> None:
-        """Take back what :meth:`state_dict` returned, or the one claim an older version kept."""
+        """Restore what :meth:`state_dict` returned, or the one claim an older version kept."""
         known = claims.items() if isinstance(claims, Mapping) else ()
         self._claims = {key: list(own) if isinstance(own, list) else [own] for key, own in known}
         self._settled = 0.0

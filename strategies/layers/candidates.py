@@ -158,11 +158,11 @@ class CheckedClaims:
         memory.learn(key, name, value, told_in)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is usual."""
+        """Return the usual values."""
         return {name: usual.state_dict() for name, usual in self._usual.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         for name, usual in self._usual.items():
             usual.load_state_dict(state[name])
 

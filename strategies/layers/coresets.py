@@ -123,7 +123,7 @@ class Coresets(Layer):
             self.federation.note(self._used(server_round, self._told))
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what clients say of their coresets; those without one train on all data."""
+        """Take out the reports on coresets; clients without one train on all data."""
 
         def read(row: Row) -> None:
             said = row.config(CORESET)

@@ -97,12 +97,12 @@ class EqualTime(Layer):
             self._given.pop(old, None)
 
     def own_state(self) -> dict[str, Any]:
-        """Return what is known of the clients, and what they were given."""
+        """Return the speeds of the clients, and the steps that they were given."""
         known = {key: list(told) for key, told in self._known.items()}
         return {"known": known, "given": dict(self._given)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self._known = {k: (int(usual), pace) for k, (usual, pace) in state["known"].items()}
         self._given = dict(state["given"])
 

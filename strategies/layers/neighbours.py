@@ -101,7 +101,7 @@ class ModelMemory:
         return {"first": self._first, "models": models}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._first = dict(state["first"])
         self._models = {
             str(key): {n: (float(e["scale"]), e["kept"]) for n, e in model.items()}
@@ -262,7 +262,7 @@ class Neighbours(Layer):
         return to_record(mean.arrays) if mean.weight else None
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return self.similarity.collected()
 
     def own_state(self) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Neighbours(Layer):
         return {"models": self.trained.state_dict(), "similarity": self.similarity.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self.trained.load_state_dict(state["models"])
         self._news = True
         self.similarity.load_state_dict(state["similarity"])

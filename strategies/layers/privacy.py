@@ -118,7 +118,7 @@ class PrivacyLedger(Layer):
         return {"releases": dict(self.federation.releases.counts)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned; what was released since stays released."""
+        """Restore what :meth:`own_state` returned; what was released since stays released."""
         self.federation.releases.at_least(state["releases"])
 
 

@@ -90,7 +90,7 @@ class Selection(Layer):
 
     @property
     def memory(self) -> ClientMemory:
-        """What is known of the clients, by all layers and cohorts."""
+        """The memory of clients that all layers and cohorts share."""
         return self.federation.memory
 
     def use(self, selector: ClientSelector) -> None:
@@ -286,7 +286,7 @@ class Selection(Layer):
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self._rng.bit_generator.state = state["rng"]
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])

@@ -261,7 +261,7 @@ class Streams(Layer):
         return result
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what clients say of their streams."""
+        """Take out the reports on streams."""
         told: dict[int, _Heard] = {}
 
         def read(row: Row) -> None:

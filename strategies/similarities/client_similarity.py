@@ -34,7 +34,7 @@ MOST_DRAWN = 200  # clients whose similarities the journal shows
 def matrix_event(
     server_round: int, keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]
 ) -> SimilarityFound:
-    """Return what the journal says of a similarity matrix: no more clients than can be drawn."""
+    """Return the event of a similarity matrix: no more clients than can be drawn."""
     shown = list(keys)[:MOST_DRAWN]
     return SimilarityFound(
         round=server_round,
@@ -77,7 +77,7 @@ class ClientSimilarity(Stateful):
         return {}
 
     def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
-        """Return what the journal says about what clients were asked for, if anything."""
+        """Return the event about the supports that clients were asked for, if any."""
         return None
 
     def collected(self) -> dict[str, Any]:

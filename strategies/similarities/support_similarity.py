@@ -262,7 +262,7 @@ class SignatureSimilarity(ClientSimilarity):
         return {**self.reader.packed(self.supports), "signatures": signed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         for key, signature in self.told.items():
             self.index.add_signature(key, signature)
