@@ -67,7 +67,7 @@ class General(Settings):
     )
     metrics: str = key(
         "",
-        "what models are judged by, separated by commas, the one that decides first: "
+        "metrics of models, separated by commas, the deciding one first: "
         "accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
         "loss, class-recall (one per class); empty means the task's own",
     )
