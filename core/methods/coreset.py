@@ -1,4 +1,4 @@
-"""Coresets: their settings, how a declaration says what a rule looks at, and the rules but GCFL."""
+"""Coresets: their settings, the declaration of a rule, and all rules but GCFL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

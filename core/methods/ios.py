@@ -1,4 +1,4 @@
-"""IOS: clients compared by important indices or by values, cohorts and neighbours made of it."""
+"""IOS: similarities of clients by important indices or by values; cohorts and neighbours."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal

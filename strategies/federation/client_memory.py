@@ -1,4 +1,4 @@
-"""What the server knows of every client: ages, participation, last answers, punctuality."""
+"""The server's memory of clients: ages, participation, last answers, punctuality."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Who was given what, in one place: everything under way, and the models that clients hold.
+"""The assignments of clients: all messages in flight, and the models that clients hold.
 
 An :class:`Assignment` is what a client was asked to do. Who is busy, late, expected, or was sent
 which model are questions to the :class:`Ledger`, which is part of a checkpoint.

@@ -1,4 +1,4 @@
-"""What is usual: the median of what all clients claim, and what is absurd against it.
+"""Usual values: the median of the claims of all clients, and limits that follow from it.
 
 The one class behind every limit that is learned: samples, norms, losses, utilities, velocities,
 estimates, changes of control variates. Nobody can set such a limit alone, however early or often
@@ -24,7 +24,7 @@ _WIDEST = 3.0  # times the factor that the spread may raise it to
 
 
 class UsualSize:
-    """Hears what clients claim, and says how much another may.
+    """Learns the claims of clients, and limits further claims.
 
     In a round, what was usual before decides, so that it does not matter who comes first. Only
     where too little is known do the claims of the round itself decide: then all of them should be

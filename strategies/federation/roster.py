@@ -1,4 +1,4 @@
-"""Who is who, and who may take part: stable client keys for node ids, which change on restarts."""
+"""Identity and admission of clients: stable keys for node ids, which change on restarts."""
 
 import hashlib
 import logging
