@@ -25,7 +25,7 @@ from ..federation.update_observations import UpdateObservations
 
 _log = logging.getLogger("forager")
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
-_VOICES = 6  # clients that say what is usual: losses and sizes of honest ones differ much
+_FEWEST = 6  # clients that define usual values: losses and sizes of honest ones differ much
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 
 
@@ -85,7 +85,7 @@ class CheckedClaims:
         self._federation = federation
         self._readers = readers(needs, questions.bounded, questions.hashes)
         self._updates = UpdateObservations(needs, questions.seed, questions.steps_of)
-        self._usual = {name: UsualSize(_IMPLAUSIBLE, _VOICES) for name in (LOSS, UTILITY)}
+        self._usual = {name: UsualSize(_IMPLAUSIBLE, _FEWEST) for name in (LOSS, UTILITY)}
 
     def settle(self) -> None:
         """Begin a round."""
