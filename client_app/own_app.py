@@ -1,4 +1,4 @@
-"""The client half in an app that is not ours: its model, data, loss and train function."""
+"""The client side in a user's own app: its model, data, loss and train function."""
 
 import json
 import logging

@@ -1,13 +1,13 @@
 """LoRA adapters of unequal rank, aggregated by their products.
 
 An adapter changes a weight by ``B A``, with B of shape (out, r) and A of shape (r, in). The mean of
-the B's times the mean of the A's is not the mean of the changes, and where ranks differ it does not
-exist. Stacked, it does, exactly (FLoRA: Wang et al., 2024):
+the B's times the mean of the A's is not the mean of the changes, and is undefined if ranks differ.
+Stacking the factors gives the mean of the changes exactly (FLoRA: Wang et al., 2024):
 
     sum_i w_i B_i A_i = [w_1 B_1, w_2 B_2, ...] [A_1; A_2; ...]
 
-For a client of a smaller rank, the best adapter of that rank comes from the singular values of the
-product, found without ever making it (FlexLoRA: Bai et al., 2024).
+For a client of a smaller rank, the best adapter of that rank follows from the singular values of
+the product, which are found without computing the product (FlexLoRA: Bai et al., 2024).
 """
 
 from collections.abc import Sequence

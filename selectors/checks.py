@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def at_least(bound: float, **values: float) -> None:
-    """Refuse numbers below a bound, and what is not a number.
+    """Refuse numbers below a bound, and NaN.
 
     >>> at_least(1, parts=0)
     Traceback (most recent call last):

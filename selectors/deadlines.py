@@ -1,13 +1,13 @@
-"""How long to wait: a limit learned from the times that clients have needed.
+"""How long to wait for replies: a limit learned from the times that clients have needed.
 
-Whoever sets a limit by hand has to know the slowest device that still counts. The times say it:
-with the median m of what clients need and their median absolute deviation from it,
+A limit set by hand requires knowing the slowest device that should still count. This one follows
+from the times that clients need: with their median m and their median absolute deviation MAD,
 
     d = max(m + k 1.4826 MAD, 2 m)
 
-where 1.4826 MAD estimates the standard deviation of normal times (Rousseeuw and Croux, 1993) and
-ignores how slow the slowest are. The second term keeps devices that are all alike from missing it
-by a hair.
+where 1.4826 MAD estimates the standard deviation of normally distributed times (Rousseeuw and
+Croux, 1993) and does not depend on how slow the slowest are. The second term leaves some time if
+all devices are about equally fast.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What an object remembers between rounds, as a tree of arrays, numbers and texts."""
+"""State of objects between rounds, as a tree of arrays, numbers and texts."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,10 +9,10 @@ import numpy as np
 class Stateful:
     """Saves and restores the attributes that ``remembers`` names.
 
-    In the tree a name has neither leading underscores nor any inside: ``_made_in`` is "made-in".
-    What has a state of its own, such as a generator, saves that. Loading gives an attribute the
-    type that it has; arrays and dicts are replaced, never changed in place. What an older version
-    did not save stays as it is.
+    Names in the tree have dashes and no leading underscore: ``_made_in`` is "made-in". An attribute
+    with a state, such as a generator, saves that state. Loading keeps the type of an attribute;
+    arrays and dicts are replaced, never changed in place. Attributes that an older version did not
+    save stay as they are.
 
     >>> class Turns(Stateful):
     ...     remembers = ("_last_turn", "times")
@@ -30,11 +30,11 @@ class Stateful:
     remembers: ClassVar[tuple[str, ...]] = ()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is remembered."""
+        """Return the state as a tree."""
         return saved(self, self.remembers)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         restore(self, self.remembers, state)
 
 

@@ -1,4 +1,4 @@
-"""How much work: the more local steps, the further a client is behind the best.
+"""How much work: clients take more local steps the further they are behind the best.
 
 With the losses l_i of the model on the clients that train, client i takes
 
@@ -6,10 +6,10 @@ With the losses l_i of the model on the clients that train, client i takes
 
 of its usual steps (after FLAD: Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated
 Learning for DDoS Attack Detection*). There a client takes 1 to 5 epochs of 10 to 1,000 steps, both
-linear in its F1 score between the best and the worst of those who train, and the most shrinks as
-the worst score nears 1. Here the usual steps are the most, and only they are shared out: a run with
-``local-epochs = 5`` has FLAD's 1 to 5 epochs. A loss has no upper bound as F1 has: one above twice
-the median counts as that, or one wild claim would leave all others with a fifth.
+linear in its F1 score between the best and the worst of those who train, and the maximum shrinks as
+the worst score nears 1. Here the maximum is the usual number of steps, and only steps vary: a run
+with ``local-epochs = 5`` has FLAD's 1 to 5 epochs. Unlike F1, a loss has no upper bound: a loss
+above twice the median counts as twice the median, or one wild claim would leave all others a fifth.
 """
 
 import numpy as np

@@ -329,7 +329,7 @@ class Post(GridWrapper):
         return {**self.grid.state_dict(), _LEDGER: self.ledger.state_dict()}
 
     def load_clients_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`clients_state` returned; messages of later rounds are forgotten."""
+        """Restore what :meth:`clients_state` returned; messages of later rounds are forgotten."""
         state = dict(state)
         self.ledger.load_state_dict(state.pop(_LEDGER, {}))
         self._late.collected()

@@ -102,7 +102,7 @@ class SampleFile:
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            _log.warning("%s: the disk is full: what is stored stays, nothing new", self.path)
+            _log.warning("%s: disk full: stored samples stay, new ones are dropped", self.path)
             return False
         return True
 

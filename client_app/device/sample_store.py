@@ -93,7 +93,7 @@ class SampleStore:
         return {"keys": self.keys, "x": self._x, "y": self._y, "memo": self.memo}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned, up to the capacity."""
+        """Restore what :meth:`state_dict` returned, up to the capacity."""
         x = state["x"]
         room = self.places(x[0]) if len(x) else 0
         self.keys, self._x, self._y = state["keys"][:room], x[:room], state["y"][:room]

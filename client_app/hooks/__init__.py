@@ -1,1 +1,1 @@
-"""The client halves of methods: one hook each, called around local training."""
+"""The client side of methods: one hook each, called before and after local training."""

@@ -1,4 +1,4 @@
-"""Auxo on the client: it keeps its own affinity records and sends them as its request."""
+"""Auxo on the client: affinity records, which it keeps and sends as its request."""
 
 import numpy as np
 from flwr.app import ConfigRecord
@@ -17,7 +17,7 @@ _SECTION = "affinity"
 
 
 class AffinityRecords(PerClientHook):
-    """Learn from the server's feedback, remember, and say what cohorts suit this client."""
+    """Update the records from the server's feedback, and request a cohort by them."""
 
     of_updates = True
 

@@ -1,4 +1,4 @@
-"""A method's half on the client: hooks before and after training, unaware of each other."""
+"""The client side of a method: independent hooks before and after training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ClientHook:
-    """One method's half on the client; it is made once per run and process."""
+    """The client side of one method, made once per run and process."""
 
     chooses_data = False  # whether it also acts where a client only gives a sample of its training
     holds_data = False  # whether what it chooses is all that the client holds
@@ -40,7 +40,7 @@ class ClientHook:
 
 
 class PerClientHook(ClientHook):
-    """A hook for what is naturally done client by client."""
+    """A hook that works client by client."""
 
     def before(self, batch: ClientBatch) -> None:
         """Look at each client."""

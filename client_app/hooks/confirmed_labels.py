@@ -1,4 +1,4 @@
-"""What the global model says of a client's labels: how often it agrees, and what samples count."""
+"""How often the global model agrees with a client's labels, and weights of samples by it."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _KEPT = "predictions"  # section of the client's state
 
 
 class ConfirmedSamples(ClientHook):
-    """Keep a running mean of the global model's predictions; weigh samples by it where told to."""
+    """Keep a running mean of the global model's predictions; weight samples by it on request."""
 
     def before(self, batch: ClientBatch) -> None:
         """Look at all samples with the model that came."""

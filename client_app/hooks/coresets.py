@@ -1,4 +1,4 @@
-"""A client's coreset: chosen now and then, kept in between, trained on in every round."""
+"""A client's coreset: chosen every few rounds, kept in between, and used in every round."""
 
 from collections.abc import Sequence
 from time import perf_counter

@@ -1,4 +1,4 @@
-"""How the model that came fits a client's samples, and what a single step makes of it."""
+"""How the received model fits a client's samples, and how a single step changes it."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ _SAMPLES = 256  # that the single step is of, at most
 
 
 class ModelFit(ClientHook):
-    """Add the loss of the model that came, and where there are classes how many labels it gives."""
+    """Add the loss of the received model and, for classes, the labels that it predicts."""
 
     _probes = False
 

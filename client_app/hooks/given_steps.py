@@ -7,7 +7,7 @@ from .base import ClientHook
 
 
 class GivenSteps(ClientHook):
-    """Train for as many steps as the message says; the usual ones if it says nothing."""
+    """Train for as many steps as the message requests; by default for the usual ones."""
 
     def before(self, batch: ClientBatch) -> None:
         """Read the steps of each client."""

@@ -1,4 +1,4 @@
-"""The int8 uplink on the client: one byte per entry, and what rounding lost is sent next time."""
+"""The int8 uplink on the client: one byte per entry; rounding errors are sent the next time."""
 
 import numpy as np
 from flwr.app import ConfigRecord

@@ -1,4 +1,4 @@
-"""MOON's memory: the model that the client sent last time."""
+"""MOON's memory: the last model that the client sent."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What clients keep of a model: parts of their own, or a personal model beside it (Ditto)."""
+"""Personal models: parts that a client keeps (FedPer, FedBN), or a second model (Ditto)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _OWN_PARTS = "personal"
 
 
 class PersonalParts(ClientHook):
-    """Train from the client's own parts; send the server's back, so that they do not change."""
+    """Train from the client's own parts; return the server's parts unchanged."""
 
     def before(self, batch: ClientBatch) -> None:
         """Put the client's own parts in place of the server's."""

@@ -1,4 +1,4 @@
-"""Local differential privacy: what leaves the client is clipped and noisy."""
+"""Local differential privacy: the client clips its update and adds noise."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""SCAFFOLD's half on the client: its control variate, kept between rounds."""
+"""The client side of SCAFFOLD: its control variate, kept between rounds."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""How similar a client's change of the model is to the last change of the global one."""
+"""The similarity of a client's update to the last update of the global model (CosAge)."""
 
 from collections.abc import Sequence
 from typing import Any

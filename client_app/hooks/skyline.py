@@ -1,4 +1,4 @@
-"""The skyline: train on the clean samples only, which takes knowing the truth."""
+"""The skyline: train on the clean samples only, which requires the true labels."""
 
 from ...core.tasks.errors import SayableError
 from ..batch import ClientRow

@@ -1,4 +1,4 @@
-"""Training on what a stream left behind."""
+"""Training on the stored samples of a stream."""
 
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar

@@ -177,7 +177,7 @@ class ImportantIndices(SupportTeller):
 
 
 class PaperIndices(ImportantIndices):
-    """As the paper has it: importance over local training, K by Algorithm 1."""
+    """The paper's supports: importance over local training, K by Algorithm 1."""
 
     usually = "training"
     k_max = 0.2  # section 6

@@ -1,4 +1,4 @@
-"""How much a client's samples have to teach, as Oort sees it: one number in its reply."""
+"""Oort's statistical utility of a client's samples: one number in its reply."""
 
 from ...core.learning.evaluation import root_mean_square_losses
 from ...core.learning.job import Outcomes

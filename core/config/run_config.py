@@ -34,7 +34,7 @@ class ConfigError(SayableError):
 class General(Settings):
     """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
-    strategy: str = key("fedavg", "a preset: it fills in the axes that are left empty")
+    strategy: str = key("fedavg", "a preset: fills in empty axes; forager run alone takes forager")
     client_selector: str = key("random", "which clients train")
     data_selector: str = key("full", "which samples clients train on")
     work: str = key("same", "how long clients train")
@@ -67,7 +67,7 @@ class General(Settings):
     )
     metrics: str = key(
         "",
-        "what models are judged by, separated by commas, the one that decides first: "
+        "metrics of models, separated by commas, the deciding one first: "
         "accuracy, macro-f1, balanced-accuracy, auc, mean-iou, mae, rmse, r2, perplexity or "
         "loss, class-recall (one per class); empty means the task's own",
     )

@@ -80,7 +80,7 @@ class ClientsSettings(Settings):
     )
     error_texts: bool = key(
         False,
-        "devices send the texts of errors, which may quote data, and not only type and place;"
+        "devices send the texts of errors, which may quote data, besides type and place;"
         " for experiments, never with local-dp",
     )
 
@@ -200,7 +200,7 @@ class FineTuneSettings(Settings):
 
 
 class PersonaliseSettings(Settings):
-    """What makes a model a client's own: parts that it keeps, and training before it evaluates."""
+    """Personal models: parts that stay on a client, and training before it evaluates."""
 
     section = "personalise"
     epochs: Count = key(0, "epochs of fine-tuning before a client evaluates")

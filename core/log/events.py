@@ -1,7 +1,7 @@
 """The events of a run: ``events.jsonl`` holds one per line.
 
-Writers and readers use the same classes. Of a damaged line, or one of another version, the fields
-that make sense are read: see :func:`read_event`.
+Writers and readers use the same classes. From a damaged line, or one of another version, only valid
+fields are read: see :func:`read_event`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class RunStarted(Event, name="run-started"):
     ]
 
     def number(self, key: str) -> float | None:
-        """Return a setting; None if it is no number, or none of a sensible size."""
+        """Return a setting; None if it is not a number of a sensible size."""
         value = self.config.get(key)
         sensible = isinstance(value, int | float) and abs(value) < 1e15
         return value if sensible and not isinstance(value, bool) else None

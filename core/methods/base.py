@@ -1,4 +1,4 @@
-"""What a method is: one declaration that lists everything about it.
+"""Methods: one declaration that lists everything about a method.
 
 A declaration holds no code of its own. It says on which axis of the run config the method is
 chosen, what can be set, where its halves live (as text, imported when a run needs them), and what

@@ -1,4 +1,4 @@
-"""All methods there are: every module of this package declares some in ``METHODS``."""
+"""All methods: every module of this package declares some in ``METHODS``."""
 
 import pkgutil
 from collections.abc import Mapping

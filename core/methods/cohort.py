@@ -12,9 +12,9 @@ class CohortSettings(Settings):
     section = "cohort"
     share: Literal["auto", "none", "changes", "body"] = key(
         "auto",
-        'what cohorts share: "none"; "changes": the changes of all clients, the more the fewer '
-        'of a cohort take part; "body": one body that all clients train, with a last layer for '
-        'each cohort; "auto" is changes with cohorts by similarity, else none',
+        'what cohorts share: "none"; "changes": the change of all clients, with more weight if '
+        'fewer of a cohort take part; "body": one body that all clients train, with a last layer '
+        'for each cohort; "auto" is changes with cohorts by similarity, else none',
     )
     number: AtLeastOne = key(3, "number of cohorts, for ifca, clove and flexcfl")
     joint_rounds: Count = key(

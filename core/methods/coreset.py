@@ -1,4 +1,4 @@
-"""Coresets: their settings, how a declaration says what a rule looks at, and the rules but GCFL."""
+"""Coresets: their settings, the declaration of a rule, and all rules but GCFL."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ class CoresetSettings(Settings):
     every: AtLeastOne = key(10, "rounds after which a coreset is chosen again")
     first_round: Annotated[int, Field(ge=-1)] = key(
         -1,
-        "rounds on a random subset before the first choice; 0 chooses at once, as gcfl does "
-        "by default; the default of all others is 1",
+        "rounds on a random subset before the first choice; 0 chooses at once; -1 means 0 for "
+        "gcfl and 1 for all others",
     )
     residual: Literal["mean", "total", "plain-mean", "printed"] = key(
         "mean",
@@ -48,7 +48,7 @@ class CoresetSettings(Settings):
     target: Literal["auto", "server", "own"] = key(
         "auto",
         'the gradient to match: the "server"\'s, on its validation set, or the client\'s "own";'
-        ' "auto" is each method\'s own',
+        ' "auto" is the method\'s default',
     )
     per_class: bool = key(
         True,

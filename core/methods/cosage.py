@@ -1,4 +1,4 @@
-"""CosAge: clients whose update differs most from the global one, the oldest of each bin first."""
+"""CosAge: clients are ranked by dissimilarity; the oldest of each bin trains."""
 
 from .base import Settings, Share, key
 from .selector import Selector, Summary

@@ -1,4 +1,4 @@
-"""What a run needs to be diagnosed by: all samples, and a word on how the model fits them."""
+"""The data selector of a diagnosis: all samples, and reports on how the model fits them."""
 
 from .base import Count, Method, NonNegative, Settings, key
 

@@ -1,4 +1,4 @@
-"""Forager: the united strategy, whose parts act where the run shows that they are needed."""
+"""Forager: the united strategy, most parts of which act only if the run shows a need for them."""
 
 from .base import Method
 

@@ -1,4 +1,4 @@
-"""IOS: clients compared by important indices or by values, cohorts and neighbours made of it."""
+"""IOS: similarities of clients by important indices or by values; cohorts and neighbours."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -51,11 +51,11 @@ class Ios(Settings):
     )
     stability: Share = key(
         0.0,
-        "how much supports of resampled importance must overlap (rho_0): of K and the two above "
-        "it the first that do is taken; 0 takes K by coverage alone",
+        "least overlap of supports from resampled importance (rho_0): of K and the two above "
+        "it, the first that reaches it is used; 0 uses K by coverage alone",
     )
     resamples: Annotated[int, Field(ge=2)] = key(
-        4, "parts of the local steps, or samples, that the stability of K is judged by (r)"
+        4, "parts of the local steps, or samples, for estimating the stability of K (r)"
     )
 
 

@@ -12,13 +12,13 @@ _PAPER = "Gong et al., 2023: To Store or Not? Online Data Selection for Federate
 
 
 class OdeSettings(Settings):
-    """What ODE values samples by, and who stores what."""
+    """How ODE values samples, and which clients store which labels."""
 
     section = "ode"
     estimator: Literal["incremental", "participants", "stored", "exact", "none"] = key(
         "incremental",
         'estimate of the global gradient: "incremental" (eq. 8), "participants" (of the last '
-        'round only), "stored" (of what those store), "exact" (an oracle) or "none" (samples '
+        'round only), "stored" (of their stored samples), "exact" (an oracle) or "none" (samples '
         "are kept at random)",
     )
     layers: Count = key(1, "last layers whose gradients count; 0 means all")

@@ -1,4 +1,4 @@
-"""The plain choices: what a run does on an axis where no method is asked for."""
+"""The plain choices: the defaults of each axis."""
 
 from .base import Method
 from .selector import Selector

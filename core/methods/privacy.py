@@ -19,8 +19,8 @@ class Dp(Settings):
     )
     budget: NonNegative = key(
         0.0,
-        "epsilon that no client may exceed: one that has spent it is not asked again, and the run "
-        "ends when nobody is left; 0 means no limit",
+        "epsilon that no client may exceed: one that would exceed it is not asked again, and the "
+        "run ends when no client is left; 0 means no limit",
     )
 
 

@@ -147,7 +147,7 @@ METHODS = (
     ),
     _rule(
         "dissimilarity-sampling",
-        "clients drawn in proportion to their dissimilarity (eq. 11)",
+        "clients drawn in proportion to their dissimilarity (CosAge, eq. 11)",
         "DissimilaritySampling",
     ),
     Selector(

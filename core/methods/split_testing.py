@@ -6,7 +6,7 @@ from .cohort import CohortMethod
 
 
 class SplitTestSettings(Settings):
-    """When split-test splits a cohort, and whom it asks."""
+    """When split-test splits a cohort, and into how many parts."""
 
     section = "split-test"
     parts: AtLeastOne = key(8, "most parts that a cohort is split into (K)")

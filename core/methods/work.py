@@ -15,7 +15,7 @@ METHODS = (
     Method(
         axis="work",
         name="by-loss",
-        about="from a fifth to all of the usual local steps, the more the higher a client's loss",
+        about="from a fifth to all of the usual local steps, more for clients with a higher loss",
         after="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
         core="selectors.work_by_loss:work_by_loss",
         outer="strategies.layers.work_by_loss:WorkByLoss.of_run",

@@ -1,4 +1,4 @@
-"""What a model is judged by: names, which way is better, and how people read values."""
+"""Metrics: names, whether higher is better, and how values are written."""
 
 import math
 import re
@@ -68,10 +68,10 @@ _FITS = {
     "auc": ("classification", "multi-label"),
     **dict.fromkeys(("mae", "rmse", "r2"), ("regression",)),
 }
-"""Kinds of problem that a metric says something about; those not named say something of all."""
+"""Kinds of problem that a metric fits; metrics not named here fit all kinds."""
 
 CLASS_RECALL = "class-recall"
-"""Stands for one metric per class: how many of its samples are recognised."""
+"""Stands for one metric per class: the share of its samples that is recognised."""
 RECALL = "recall-"
 
 
@@ -94,7 +94,7 @@ def resolved(wanted: Sequence[str | Metric], key: str = "metrics") -> tuple[Metr
 
 
 def check_fitting(metrics: Sequence[Metric], problem: "Problem", what: str, key: str) -> None:
-    """Refuse a metric that says nothing about a kind of problem, by name."""
+    """Refuse a metric that does not fit a kind of problem, by name."""
     from .problems import KINDS, problem_of
 
     if problem.kind not in KINDS or type(problem).predictions is not (

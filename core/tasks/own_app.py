@@ -1,4 +1,4 @@
-"""The model, loss and samples of an app that is not ours, as a task with a name ``app:...``."""
+"""The model, loss and samples of a user's own app, as a task with a name ``app:...``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class AppProblem(Classification):
-    """What the app of somebody learns, and its samples."""
+    """The learning problem of a user's own app, and its samples."""
 
     def __init__(
         self,

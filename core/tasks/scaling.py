@@ -34,7 +34,7 @@ class Scaling:
 
     @classmethod
     def read(cls, text: str) -> Scaling:
-        """Take back what :meth:`text` returned."""
+        """Restore what :meth:`text` returned."""
         try:
             data = base64.b64decode(text.removeprefix(FOUND), validate=True)
             mean, spread = np.frombuffer(data, dtype="<f4").astype(np.float64).reshape(2, -1)

@@ -1,4 +1,4 @@
-"""Age of information: how long a client has been waiting, and choosing by that alone.
+"""Age of information (AoI): how long each client has waited, and rules that choose by age alone.
 
 CosAge, section III: each client has an age that grows by 1 in every round in which it is not
 chosen; a *silent ratio* keeps the youngest out of the next rounds. Choosing the oldest is the
@@ -49,14 +49,14 @@ def awake(
 ) -> NDArray[np.bool_]:
     """Return who may be chosen after the cooldown: all but the youngest ``silent_ratio * U``.
 
-    Only who has taken part can be silenced, or the first round and every newcomer (of age 0) would
-    fall to it. Never fewer than ``count`` of those known are left, if there are as many.
+    Only clients that have taken part are silenced: otherwise all clients of the first round and
+    every newcomer (age 0) would be. At least ``count`` of the known ones are left, if possible.
 
     - ``age``: rounds since each of the U clients was last chosen.
     - ``count``: how many will be chosen.
     - ``silent_ratio``: share that is silent, in [0, 1].
-    - ``participated``: who has ever been chosen; everyone if not given.
-    - ``known``: who can be chosen at all; everyone if not given.
+    - ``participated``: clients that have been chosen before; all if not given.
+    - ``known``: clients that can be chosen at all; all if not given.
     - ``rng``: breaks ties between equal ages; else the lower position is silenced first.
 
     >>> awake([0, 2, 0, 1], 1, silent_ratio=0.5).tolist()
@@ -115,8 +115,8 @@ class OldestFirst(ClientSelector):
 class ShuffledTurns(ClientSelector):
     """Turns by age in an order that varies: the highest ``age + U(0, 1.5)``.
 
-    Strict turns keep the same clients together, such as two halves that never meet. A method that
-    compares the participants of a round then cannot compare the halves.
+    Strict turns always combine the same clients: two halves, for instance, never meet. A method
+    that compares the participants of a round could then never compare the halves.
 
     >>> rng, age, partners = np.random.default_rng(0), np.zeros(4, dtype=int), set()
     >>> for _ in range(60):

@@ -1,4 +1,4 @@
-"""What every client selector guarantees, and two ways of choosing that several share."""
+"""The base class of client selectors, and two ways of choosing that several of them share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Rules that go by the loss of the global model on the clients' own data."""
+"""Rules that choose by the loss of the global model on the clients' own data."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ class Flad(ClientSelector):
     """Clients with at least the mean loss; drawn at random if they are too many.
 
     Doriguzzi-Corin and Siracusa, 2024: *FLAD: Adaptive Federated Learning for DDoS Attack
-    Detection*, with the loss in place of their F1 score. In the paper all of them train, the longer
-    the further behind (``work = 'by-loss'``). Here at most ``count`` train, and at least the two
+    Detection*, with the loss in place of their F1 score. In the paper all of them train, longer if
+    their loss is higher (``work = 'by-loss'``). Here at most ``count`` train, and at least the two
     clients with the highest losses: the reply of a single client may be unusable.
 
     >>> crowd = Candidates(list("abcd"), {"loss": np.array([0.1, 0.9, 0.2, 0.6])})

@@ -2,7 +2,7 @@
 
 Clients are clustered by k-means on their label histograms, as many clusters as clients are chosen,
 and the members of a cluster take turns. The server of a real federation does not know histograms:
-this is an *oracle*, to compare others with where the truth is known.
+this rule is an *oracle*, a reference for other rules in simulation.
 """
 
 import numpy as np

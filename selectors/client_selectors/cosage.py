@@ -1,4 +1,4 @@
-"""CosAge: old clients with different updates.
+"""CosAge: clients that have waited long and whose updates differ.
 
 Asgari, Rini, Munari: *CosAge: Federated Learning with Gradient Summaries for Centralized Client
 Selection*, section III. In phase 2 of a round every eligible client reports one number, the
@@ -35,7 +35,7 @@ def cosage(
     - ``count``: how many to choose (S); if fewer are eligible, all of them.
     - ``silent_ratio``: share of the clients that the cooldown silences;
       :func:`selectors.client_selectors.age.awake`.
-    - ``participated``: who has ever been chosen, and so can be silenced; everyone if not given.
+    - ``participated``: clients chosen before, which can be silenced; all if not given.
     - ``rng``: breaks ties at random; else they go to the lower position.
 
     Two bins: positions 2, 1 and 4 are the most dissimilar, 0 and 3 the least.

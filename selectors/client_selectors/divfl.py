@@ -1,11 +1,11 @@
 """DivFL: the clients whose updates best represent those of all others.
 
 Balakrishnan, Li, Zhou, Himayat, Smith, Bilmes, 2022: *Diverse Client Selection for Federated
-Learning via Submodular Maximization*. The mean update of all clients is off by at most
-``sum_i min_{j in S} ||g_i - g_j||`` if each is represented by the nearest one of S (eq. 4).
-Facility location makes that small greedily. An update is the client's last one, as a sketch:
-nothing is sent for it (their variant without overhead). The authors' code begins with a gradient of
-every client, where newcomers train first here, and runs the greedy search in full by default.
+Learning via Submodular Maximization*. If each client is represented by the nearest one of S, the
+error of the sum of all updates is at most ``sum_i min_{j in S} ||g_i - g_j||`` (eq. 4), which
+greedy facility location makes small. The rule compares sketches of the clients' last updates, and
+clients send nothing for it (the paper's variant without overhead). The authors' code begins with a
+gradient of every client and searches all clients greedily; here newcomers train first.
 """
 
 import math
@@ -23,7 +23,7 @@ _MISSED = 0.1  # chance of missing the best client of a step (epsilon of stochas
 def representatives(updates: ArrayLike, count: int, rng: np.random.Generator) -> Positions:
     """Return ``count`` rows that are near all others, by stochastic greedy.
 
-    Each step looks at some rows only, so that the same clients are not chosen every round.
+    Each step considers only some rows, which varies the choice from round to round.
 
     >>> rows = [[0.0], [0.1], [5.0], [5.1]]
     >>> np.sort(representatives(rows, 2, np.random.default_rng(0)) // 2).tolist()

@@ -1,13 +1,13 @@
 """Fed-CBS: sets of clients whose pooled classes are balanced.
 
 Zhang et al., 2023: *Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning
-via Class-Imbalance Reduction*. How unbalanced the pooled data of a set M are is its quadratic
-class-imbalance degree, ``QCID(M) = sum_b (share of class b - 1/B)^2``. Clients are drawn one after
-the other, each the likelier the more balanced the set is with it. The paper wants exponents that
-grow with the size of the set; those here, 1, 2, 3, ..., are those of public implementations.
+via Class-Imbalance Reduction*. The quadratic class-imbalance degree of a set M of clients is
+``QCID(M) = sum_b (share of class b - 1/B)^2`` over their pooled data. Clients are drawn one after
+the other, with a higher probability if they make the set more balanced. In the paper exponents grow
+with the size of the set; here they are 1, 2, 3, ..., as in public implementations.
 
-The paper has the server learn scalar products of label counts under homomorphic encryption. Here it
-is told the counts, which only simulated clients do.
+In the paper the server learns scalar products of label counts under homomorphic encryption. Here
+clients send the counts in the clear, in simulation only.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ _BALANCED = 1e-9  # QCID below which sets are alike
 
 
 def imbalance(pooled: ArrayLike, counts: ArrayLike) -> Floats:
-    """Return the QCID of what is pooled already with each client's data; 1 without any data."""
+    """Return the QCID of the pool with each client's data added; 1 if there are no data."""
     rows, base = np.asarray(counts, dtype=np.float64), np.asarray(pooled, dtype=np.float64)
     squares = np.einsum("ij,ij->i", rows, rows) + 2 * rows @ base + base @ base
     totals = rows.sum(axis=1) + base.sum()

@@ -1,11 +1,11 @@
-"""FedCor: the clients whose training is expected to lower the losses of all most.
+"""FedCor: the clients whose training is expected to reduce the losses of all clients most.
 
 Tang, Ning, Wang, Sun, Wang, Li and Chen, 2022: *FedCor: Correlation-Based Active Client Selection
-Strategy for Heterogeneous Federated Learning*. How the losses of clients change in a round is a
-Gaussian process: who trains lowers its own loss, and those of clients whose losses change with it.
-Its covariance is learnt in rounds in which all clients say their loss, and random ones train, as in
-the authors' code. There the clients drawn for that train a copy of the model, which is dropped, and
-older changes count less; here their round counts, and the last 20 changes count alike.
+Strategy for Heterogeneous Federated Learning*. The changes of the clients' losses in a round are
+modelled as a Gaussian process: training a client lowers its own loss and the losses correlated with
+it. As in the authors' code, the covariance is learned in rounds in which random clients train and
+all clients report their losses. There such a round trains a copy of the model, which is dropped,
+and older changes count less; here the round counts, and the last 20 changes have equal weight.
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ _KEPT = 20  # changes of losses that the covariance is learnt from
 def covariance_factors(changes: Floats, dimension: int = 15) -> tuple[Floats, float]:
     """Return V and s of the likeliest covariance ``V V' + s I`` of changes, one row per round.
 
-    The paper's linear kernel on embeddings of ``dimension`` numbers, plus noise. It fits them by
-    gradient ascent, with a fixed noise; where the noise is fitted too, the maximum of that
-    likelihood is known (Tipping and Bishop, 1999).
+    The kernel is the paper's: linear in embeddings of ``dimension`` numbers, plus noise. The paper
+    fixes the noise and fits embeddings by gradient ascent; if the noise is fitted too, the maximum
+    likelihood has a closed form (probabilistic PCA: Tipping and Bishop, 1999).
     """
     centred = changes - changes.mean(axis=0)
     _, singular, directions = np.linalg.svd(centred, full_matrices=False)
@@ -38,10 +38,10 @@ def covariance_factors(changes: Floats, dimension: int = 15) -> tuple[Floats, fl
 def greatest_drop(
     factors: Floats, noise: float, shares: Floats, discounts: Floats, count: int
 ) -> Positions:
-    """Return who lowers the weighted sum of losses most, one after the other (eq. 10).
+    """Return, greedily, the clients that lower the weighted sum of losses most (eq. 10).
 
-    Client k is expected to lower it by ``discount_k sum_i p_i Sigma_ik / sqrt(Sigma_kk)``. What one
-    explains of the others is taken out of the covariance before the next is chosen.
+    Client k is expected to lower it by ``discount_k sum_i p_i Sigma_ik / sqrt(Sigma_kk)``. After
+    each choice the covariance is conditioned on the chosen client.
 
     >>> factors = np.array([[1.0, 0.0], [0.9, 0.0], [0.0, 0.5]])  # the first two change together
     >>> greatest_drop(factors, 0.01, np.ones(3) / 3, np.ones(3), 2).tolist()
@@ -62,7 +62,7 @@ def greatest_drop(
 
 
 class FedCor(ClientSelector):
-    """The clients that promise the largest drop of all losses, after some random rounds.
+    """The clients with the largest expected drop of all losses, after some random rounds.
 
     - ``warm_up``: random rounds at the start, in each of which clients are asked for losses.
     - ``every``: after that, one round in so many is random; clients are asked before and after it.
@@ -92,7 +92,7 @@ class FedCor(ClientSelector):
         return past <= 0 or (past % self.every < 2 and past >= self.every)
 
     def _draws(self) -> bool:
-        """Return whether clients are drawn: of what others do to losses, nothing is learnt."""
+        """Return whether clients are drawn: the rule learns only from rounds of random clients."""
         past = self._round - self.warm_up
         return past < 0 or 0 == past % self.every < past
 
@@ -120,7 +120,7 @@ class FedCor(ClientSelector):
         return pool[chosen]
 
     def _learn(self, losses: dict[str, float]) -> None:
-        """Take in how losses have changed since the last round; who did not answer changed none."""
+        """Learn how losses changed since the last round; a missing answer counts as no change."""
         if self._losses:
             rounds, new = self._rounds(), {}
             for key, loss in losses.items():

@@ -1,10 +1,11 @@
-"""HiCS-FL: clients with many classes first, by what training did to the output layer's bias.
+"""HiCS-FL: clients with many classes first, estimated from the update of the output layer's bias.
 
 Chen and Vikalo, 2024: *Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-IID
-Federated Learning*. The bias of a class rises with the share of a client's samples that have it, so
-that the entropy of labels shows in the update db of the bias (section 3.2). Clients are clustered
-by the angle of their updates and by that entropy; clusters of high entropy are drawn more often at
-first, all alike in the end (algorithm 1). Nothing is sent for it.
+Federated Learning*. Training raises the bias of a class in proportion to its share of the client's
+samples. The update db of the bias therefore shows the entropy of the labels (section 3.2). Clients
+are clustered by the angles between their updates and by this entropy. Clusters of high entropy are
+drawn more often at first, all clusters equally often in the end (algorithm 1). Clients send nothing
+for it.
 """
 
 import numpy as np

@@ -29,8 +29,8 @@ class Oort(ClientSelector):
       factor per round, and its minimum.
     - ``alpha``: exponent of the penalty of clients slower than the preferred duration.
     - ``clip``: utilities above this quantile count as the quantile.
-    - ``cut_off``: clients are drawn among those with at least this share of the lowest score that
-      strict order would choose.
+    - ``cut_off``: clients are drawn from those whose score is at least this share of the lowest
+      score among the best ``count``.
     - ``pace``: the preferred duration, as a quantile of the known durations. The pacer raises it by
       ``pacer_step`` after ``pacer_rounds`` rounds without a gain in utility.
     - ``blacklist_after``: a client chosen this often is not chosen again as long as there are
@@ -74,7 +74,7 @@ class Oort(ClientSelector):
         self._times: dict[str, int] = {}  # how often each was chosen, the latest last
 
     def select(self, candidates: Candidates, count: int, rng: np.random.Generator) -> Positions:
-        """Return positions: the exploited, the explored, and what the blacklist must fill up."""
+        """Return positions: exploited and explored clients; if too few, also blacklisted ones."""
         self._round += 1
         self._pacer(candidates)
         count = min(count, len(candidates))
@@ -117,7 +117,7 @@ class Oort(ClientSelector):
         return pool[draw(scores[pool], count, rng)]
 
     def _pacer(self, candidates: Candidates) -> None:
-        """Accept slower clients when those of the last rounds were of less use than before."""
+        """Accept slower clients if the last rounds gained less utility than those before."""
         trained = np.asarray(candidates.observed("participated"), dtype=np.bool_)
         just_trained = trained & (candidates.observed("age") == 0)
         utility = _known(candidates.observed("utility"))[just_trained]

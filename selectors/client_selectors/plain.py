@@ -1,4 +1,4 @@
-"""Rules that need to know nothing of a client: a uniform draw, everyone, or in turn."""
+"""Rules that use no information about clients: a uniform draw, all clients, or turns."""
 
 import numpy as np
 
@@ -33,8 +33,8 @@ class Everyone(ClientSelector):
 class RoundRobin(ClientSelector):
     """Clients in turn: first those without a turn, then those whose last turn was longest ago.
 
-    Ties go to the lower position. Turns are remembered by key, not by place in a list, which stays
-    fair if clients come and go. The turns of clients that are no longer candidates are forgotten.
+    Ties go to the lower position. Turns are remembered by key, not by position, which stays fair if
+    clients come and go. Clients that are no longer candidates are forgotten.
 
     >>> turns = RoundRobin()
     >>> rng = np.random.default_rng(0)

@@ -1,8 +1,8 @@
-"""Choose clients whose important parameters overlap least: diversity without a single value.
+"""Choose clients whose important parameters overlap least; clients send no values.
 
-Index-Overlap Similarity measures how alike clients are; here it is used the other way round.
-Clients send MinHash signatures of their supports, or of their largest changes with signs, of which
-the server estimates the overlaps. What all clients have in common is subtracted first.
+Index-Overlap Similarity (IOS) finds similar clients; this rule uses it to find dissimilar ones.
+Clients send MinHash signatures of their supports, or of their largest changes with signs. From
+these the server estimates the overlaps, after subtracting how common each index is.
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ def spread_out(signatures: ArrayLike, age: ArrayLike, count: int) -> Positions:
 
     The first is the oldest. The next is always the candidate whose largest similarity to any of the
     chosen is smallest; ties go to the older, then to the lower position. A client without a
-    signature (NaN) is like nobody.
+    signature (NaN) is similar to none.
 
     The share of places at which two signatures agree is the scalar product of two vectors that mark
     which value stands at which place. The similarity is the cosine of these after subtracting how

@@ -1,8 +1,8 @@
-"""What a client remembers of the cohorts: the soft state of Auxo (section 5.1).
+"""A client's record of the cohorts: the soft state of Auxo (section 5.1).
 
-The records live with the client, and only there. The server sends what it found in a round with its
-next message (:class:`Feedback`, and the leaves of the tree), the client updates its records and
-answers with them: they are its request. A client that lost its records explores again.
+Only the client stores these records. With its next message the server sends what it found in a
+round (:class:`Feedback`, and the leaves of the tree); the client updates its records and returns
+them as its request. A client that lost its records explores again.
 """
 
 import math
@@ -63,10 +63,10 @@ class Affinity:
         rate: float = 0.2,
         every_round: bool = False,
     ) -> None:
-        """Take in a message: what the server found, then the cohorts there are now.
+        """Update the records from a message: the server's feedback, then the present cohorts.
 
-        A client that explores, and only then unless ``every_round``, also expects something of the
-        cohorts that it never tried (:func:`predicted`).
+        When a client explores, or in every round if ``every_round``, it also predicts the rewards
+        of the cohorts that it has not tried (:func:`predicted`).
         """
         if feedback is not None and feedback.serial != self.serial:
             self.serial = feedback.serial
@@ -95,10 +95,10 @@ class Affinity:
     def inherited(self, tree: CohortTree) -> "Affinity":
         """Return the records for the cohorts there are now (section 5.1, request match).
 
-        Children that are new to the client start from the parent's reward, its own side from a
-        little more (line 22). So a request for a cohort that was split meanwhile goes down to the
-        leaf of its cluster index, else to the one with the larger reward, else to any. Cohorts that
-        are not in the tree are forgotten.
+        Children that are new to the client start from the parent's reward, plus 0.1 for the
+        client's own side (line 22). A request for a cohort that has been split therefore goes to
+        the leaf of the client's cluster index, else to the leaf with the largest reward, else to
+        any. Cohorts that are not in the tree are forgotten.
         """
         records: dict[str, AffinityRecord] = {}
         for cohort in tree.cohorts():
@@ -124,7 +124,7 @@ class Affinity:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; it may come from a stranger."""
+        """Restore what :meth:`state_dict` returned; it may come from a stranger."""
         columns = [list(state[name]) for name in ("cohorts", "rewards", "indices", "known")]
         if len({len(column) for column in columns}) > 1:
             raise ValueError(f"records: columns of {[len(c) for c in columns]} entries")

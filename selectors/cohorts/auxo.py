@@ -1,10 +1,10 @@
-"""Auxo: cohorts that are found while they train, by what clients send anyway (algorithm 1).
+"""Auxo: cohorts found during training, from the updates that clients send anyway (algorithm 1).
 
 Liu, Lai, Dai, Akella, Madhyastha, Chowdhury: *Auxo: Efficient Federated Learning via Scalable
-Client Clustering*; :mod:`selectors.cohorts.split_testing` is what we made of it. This is the
-server's side, without models and messages: which leaf each client trains with (:meth:`Auxo.match`),
-and what a round of one leaf says about its participants and about the leaf (:meth:`Auxo.observe`).
-Both go by the clients' requests; the server keeps only who asked for what, and feedback on its way.
+Client Clustering*; :mod:`selectors.cohorts.split_testing` is derived from it. This module is the
+server's part, without models and messages. :meth:`Auxo.match` assigns clients to leaves, and
+:meth:`Auxo.observe` evaluates a round of one leaf: rewards, clusters, and whether to split it. Both
+use the clients' requests; the server stores only the last requests and undelivered feedback.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class AuxoLeaf:
-    """What the server remembers of one leaf besides its model."""
+    """The server's state of one leaf besides its model."""
 
     clusters: OnlineClusters
     watch: SplitWatch
@@ -195,7 +195,7 @@ class Auxo:
         sketches: ArrayLike,
         requests: Sequence[Affinity | None],
     ) -> AuxoObserved:
-        """Take in one round of a leaf, and split it if it is time.
+        """Process one round of a leaf, and split it if that is due.
 
         - ``keys``: the participants whose updates were aggregated.
         - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
@@ -298,7 +298,7 @@ class Auxo:
         return children
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of its leaves and of the clients, and the generator."""
+        """Return the tree, the state of its leaves and clients, and the generator."""
         leaves = {
             name: {
                 "round": leaf.round,
@@ -313,7 +313,7 @@ class Auxo:
         return state | {"rng": self._rng.bit_generator.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        """Restore what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
         known, asked = sorted(state["leaves"]), {*state["where"].values()}
         if known != sorted(tree.leaves()) or asked - set(known):

@@ -1,7 +1,7 @@
 """CFL: split a cohort in two when it has converged and its clients have not.
 
 Sattler, Mueller, Samek: *Clustered Federated Learning: Model-Agnostic Distributed Multi-Task
-Optimization under Privacy Constraints*, algorithm 3. It needs everyone in every round.
+Optimization under Privacy Constraints*, algorithm 3. All clients must train in every round.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def stationary_but_torn(
 ) -> bool:
     """Return whether the mean of the updates is short, and one of them is long.
 
-    Then the common model does not move any more, though some clients would.
+    Then the common model has converged, while some clients still change it (epsilon 1 and 2).
 
     - ``updates`` (one row per client): in their true scale; sketches will do.
     - ``mean_below``, ``max_above``: lengths, epsilon 1 and 2. They depend on the model and the
@@ -37,7 +37,7 @@ def stationary_but_torn(
 
 
 def bipartition(updates: ArrayLike) -> tuple[Positions, Positions]:
-    """Return two sets of positions, so that the least alike are apart.
+    """Return two sets of positions that separate the least similar updates.
 
     By complete linkage of cosines. The first set holds the first client.
     """
@@ -104,7 +104,7 @@ class Cfl:
         return self.members.tree.leaves()
 
     def observe(self, leaf: str, keys: Sequence[str], updates: ArrayLike, round: int) -> list[str]:
-        """Take in one round of a leaf and return its children, none if it is not split."""
+        """Process one round of a leaf; return its children, none if it is not split."""
         if len(keys) != len(np.asarray(updates)):
             raise ValueError(f"updates: expected {len(keys)} rows, one per key")
         for key in keys:
@@ -119,9 +119,9 @@ class Cfl:
         return self.members.split(leaf, [[keys[i] for i in part.tolist()] for part in parts])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree and who is where."""
+        """Return the tree and the cohort of each client."""
         return self.members.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.members.load_state_dict(state)

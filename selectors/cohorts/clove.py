@@ -1,11 +1,11 @@
-"""CLoVE: clients with like losses on all models share one.
+"""CLoVE: clients whose losses on all models are similar share a model.
 
 Bhatia, Papadis, Kodialam, Lakshman, Chakrabarty, 2025: *CLoVE: Personalized Federated Learning
-through Clustering of Loss Vector Embeddings*. IFCA sends each client to its best model, so that all
-go to one if that happens to start better. Clients of one kind have like losses on all k models,
-good ones or not: CLoVE clusters these vectors, and gives each cluster a model of its own. The
-authors' code stops asking once all participants have kept their model for three rounds, and can
-look for the number of models; here all are asked in every round, and the number is given.
+through Clustering of Loss Vector Embeddings*. IFCA sends each client to its best model; if one
+model happens to start better, all clients choose it. Clients of one kind have similar losses on all
+k models: CLoVE clusters these vectors of losses, and gives each cluster its own model. The authors'
+code stops asking once all participants have kept their model for three rounds, and can search for
+the number of models; here participants are asked in every round, and the number is given.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def clustered_models(losses: ArrayLike) -> NDArray[np.intp]:
 
 
 class Clove(Ifca):
-    """Which model each client trained last; clusters anew whenever losses are told.
+    """Which model each client trained last; clusters again whenever clients report losses.
 
     >>> clove = Clove(models=2)
     >>> clove.observe(list("abc"), [[0.1, 0.9], [0.5, 0.6], [0.1, 0.8]])

@@ -1,12 +1,11 @@
-"""What several rounds of one cohort say about its clients, free of noise within clients.
+"""How the clients of one cohort differ, estimated from several rounds without the noise.
 
-An update is the sum of what its round has in common, of what its client always does differently,
-and of noise: ``x[i, t] = a[t] + b[i] + e[i, t]``. Only the ``b`` are a reason to split a cohort.
-Noise is independent between rounds, so the products of a client's differences in two rounds have
-no part of it. :func:`additive` estimates ``a`` and ``b`` from whoever took part when; what it
-leaves unexplained says how much of each estimate is noise, and is subtracted where variances are
-compared (:mod:`selectors.cohorts.separation`). The two are the same estimate: the square of a mean
-over T rounds, less the noise's variance over T, is the mean product of two different rounds.
+An update is the sum of an effect of the round, an effect of the client, and noise (a two-way
+additive model): ``x[i, t] = a[t] + b[i] + e[i, t]``. Only the ``b`` are a reason to split a cohort.
+:func:`additive` estimates ``a`` and ``b`` by least squares, whichever clients took part. The
+residuals show how much of each estimate is noise; this part is subtracted when variances are
+compared (:mod:`selectors.cohorts.separation`). Since noise is independent between rounds, that
+equals the mean product of a client's differences in two rounds.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ _CROWDED = 0.1  # share of entries from which a sparse matrix is the slower one
 
 @dataclass(frozen=True)
 class Differences:
-    """What clients always do differently."""
+    """The effects of clients: how their updates differ in all rounds."""
 
     keys: list[str]  # the clients
     means: Floats  # estimates of ``b``, centred (one row per client)
@@ -136,9 +135,9 @@ class Evidence:
         return int(self._points.shape[1])
 
     def add(self, keys: Sequence[str], updates: ArrayLike, round: int | None = None) -> None:
-        """Take in one round; updates of zero have no direction and are left out.
+        """Add one round; updates of zero have no direction and are left out.
 
-        The round is by default the one after the last. What comes late belongs to an earlier one.
+        The round is by default the one after the last; late updates belong to an earlier one.
         """
         points = unit_rows(updates)
         there = np.flatnonzero(np.any(points != 0, axis=1)).tolist()
@@ -159,7 +158,7 @@ class Evidence:
         return [self._keys[row] for row in rows], self._points[rows].astype(np.float64)
 
     def differences(self) -> Differences:
-        """Return what is known of each client."""
+        """Return the estimated differences of the clients."""
         keys = list(dict.fromkeys(self._keys))
         place = {key: row for row, key in enumerate(keys)}
         clients = np.array([place[key] for key in self._keys], dtype=np.intp)
@@ -177,7 +176,7 @@ class Evidence:
         return state | {"points": self._points}  # never changed in place
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         points = np.array(state["points"], dtype=np.float32)
         keys, rounds = [str(key) for key in state["keys"]], [int(r) for r in state["rounds"]]
         if not len(points) == len(keys) == len(rounds):

@@ -1,4 +1,4 @@
-"""FL+HC: after some rounds of one model, one hierarchical clustering of everyone's updates.
+"""FL+HC: after some rounds with one model, one hierarchical clustering of all clients' updates.
 
 Briggs, Fan, Andras: *Federated Learning with Hierarchical Clustering of Local Updates to Improve
 Training on Non-IID Data*, algorithm 1.
@@ -66,8 +66,8 @@ def _distances(rows: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
 class FlHc(Stateful):
     """The clusters of one run.
 
-    - ``cluster_round``: after this round everyone trains once from the same model, and is clustered
-      by that.
+    - ``cluster_round``: after this round all clients train once from the same model; their updates
+      are clustered.
     - ``threshold``, ``clusters``, ``metric``, ``method``: see :func:`hierarchical_clusters`.
 
     >>> hc = FlHc(cluster_round=3, clusters=2)

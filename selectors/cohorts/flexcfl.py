@@ -2,8 +2,8 @@
 
 Duan, Liu, Ji, Wu, Liang, Chen, Tan, Ren: *Flexible Clustered Federated Learning for Client-Level
 Data Distribution Shift*. Before the first round some clients train alone for a while. Their updates
-are compared with the main directions of all of them, and grouped; everyone else trains alone once
-and joins the group whose first update is most like its own.
+are grouped by their cosines with the main directions of all of these updates. Every other client
+trains alone once, and joins the group whose first update is most similar to its own.
 """
 
 from collections.abc import Sequence
@@ -104,11 +104,11 @@ class FlexCfl:
         return leaf
 
     def state_dict(self) -> dict[str, Any]:
-        """Return who is where, and the first updates of the groups."""
+        """Return the group of each client, and the first updates of the groups."""
         return {"members": self.members.state_dict(), "first": self._first.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         first = np.array(state["first"], dtype=np.float64)
         leaves = state["members"]["tree"]["leaves"]
         if first.size and len(first) != len(leaves):

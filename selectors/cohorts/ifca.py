@@ -1,4 +1,4 @@
-"""IFCA: k models, each client trains the one that fits its data best.
+"""IFCA: k models, of which each client trains the one with the lowest loss on its data.
 
 Ghosh, Chung, Yin, Ramchandran: *An Efficient Framework for Clustered Federated Learning*, algorithm
 1. All k models are sent to every participant of every round.
@@ -60,11 +60,11 @@ class Ifca:
         return [self.members.leaf_of(key) or leaves[0] for key in keys]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return who is where."""
+        """Return the cohort of each client."""
         return self.members.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         leaves = state["tree"]["leaves"]
         if len(leaves) != self.models:
             raise ValueError(f"state: {len(leaves)} models, expected {self.models}")

@@ -42,8 +42,8 @@ def wrong_cohort(
 ) -> Flags:
     """Return who claims to fit well into a cohort it knows, but lies far outside of it.
 
-    To fit well is to have a reward above what a split alone gives: clients that were sorted wrongly
-    and those that only just entered are honest.
+    To fit well means a reward above the one that a split gives: clients that were assigned wrongly,
+    or joined only recently, are honest.
     """
     fits = np.asarray(known, dtype=np.bool_) & (np.asarray(rewards, dtype=np.float32) > _FITS)
     with np.errstate(invalid="ignore"):  # no reward, no contradiction
@@ -53,9 +53,9 @@ def wrong_cohort(
 class LieCounter:
     """Counts contradictions; clients that keep contradicting are blacklisted for a while.
 
-    An honest client is surprised now and then: its records are from an earlier round. So a request
-    that agrees takes one strike off, and nobody is barred for good: after some rounds a client may
-    try again, after twice as many the next time.
+    An honest client contradicts its update now and then, because its records are from an earlier
+    round. A consistent request therefore removes one strike, and nobody is barred for good: after
+    some rounds a client may try again, the next time after twice as many.
 
     - ``strikes``: this many put a client on the blacklist; 0 for never.
 
@@ -120,7 +120,7 @@ class LieCounter:
         return counts | barred | {"total": self.total, "rounds": self.rounds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         strikes = map(int, state["strikes"])
         self._strikes = dict(zip(map(str, state["keys"]), strikes, strict=True))
         self._barred = {str(key): int(until) for key, until in state["barred"].items()}

@@ -92,7 +92,7 @@ class Claims:
 
     @classmethod
     def of(cls, requests: Sequence[Affinity | None], tree: CohortTree) -> "Claims":
-        """Return what requests say; a client that sent none has no preference."""
+        """Return the claims in requests; a client that sent none has no preference."""
         leaves, shape = tree.leaves(), (len(requests), len(tree.leaves()))
         indices = np.full(shape, NO_INDEX, dtype=np.int16)
         blank = cls(np.zeros(shape, dtype=np.float32), indices, np.zeros(shape, dtype=np.bool_))

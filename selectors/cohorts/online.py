@@ -1,7 +1,7 @@
 """Clusters of updates, found round by round (Auxo, section 4.2, lines 14 to 19 of algorithm 1).
 
-Only the participants of a round are seen, and updates of different rounds cannot be compared: they
-start from different models. What is kept from round to round is who belongs together.
+The server sees only the participants of a round, and cannot compare updates of different rounds,
+which start from different models. It therefore keeps the cluster of each client between rounds.
 """
 
 import numpy as np
@@ -133,13 +133,13 @@ def numbered_as_they_come(labels: NDArray[np.int32]) -> Labels:
 class OnlineClusters(Stateful):
     """The clusters within one cohort, over its rounds.
 
-    How many there are is chosen when they are first looked for. As updates say more about the data
-    later on, the search is repeated now and then while a split along them would not be worth it,
-    and they are replaced if it would be along the new ones. The new ones get new numbers: what
-    clients remember of the old ones is void.
+    The first search chooses their number. Later updates reveal more about the data. While a split
+    along the present clusters would not be worth it, the search is therefore repeated now and then,
+    and new clusters replace the old ones if a split along them would be. The new clusters get new
+    numbers, which makes the clients' records of the old ones void.
 
-    The centroids of the last round are kept for clusters of which no member takes part. Among very
-    many clients that is the rule: 200 of 100,000 hardly ever meet again.
+    If no member of a cluster takes part, its centroid of the last round is kept. With very many
+    clients that is the rule: 200 of 100,000 hardly ever meet again.
 
     - ``most``: number of clusters at most (K); 1 for none at all.
     - ``rule``: says what is worth a split.

@@ -1,10 +1,10 @@
 """Short sketches of long updates, by one fixed random projection.
 
-Clusters are found among sketches of ``dimension`` numbers, whatever the size of the model, so that
-the memory of a server does not grow with model size times clients. The projection is a sparse one:
-it looks at some coordinates of each layer, gives each a random sign and adds them up in
-``dimension`` bins. Inner products, and so angles, are kept in expectation. It is linear: the sketch
-of a difference is the difference of the sketches.
+Clusters are found among sketches of ``dimension`` numbers, whatever the size of the model; the
+server's memory does not grow with model size times clients. The projection is sparse (a count
+sketch): it takes some coordinates of each layer, gives each a random sign and adds them up in
+``dimension`` bins. It preserves inner products, and thus angles, in expectation. It is linear: the
+sketch of a difference is the difference of the sketches.
 """
 
 import math

@@ -11,8 +11,8 @@ Floats = NDArray[np.float64]
 def instant_reward(distances: ArrayLike) -> Floats:
     """Return ``1 - D / (mean(D) + std(D))``, the reward of each participant of a round.
 
-    Below zero lie the outliers: those farther from the centre than the mean plus one (population)
-    standard deviation. If all lie in the centre, the reward is one.
+    Outliers have a negative reward: they are farther from the centre than the mean distance plus
+    one (population) standard deviation. If all lie in the centre, the reward is one.
 
     - ``distances``: of the participants' updates to the centre of the cohort (D).
 
@@ -47,7 +47,7 @@ def known_centre(points: Floats, known: NDArray[np.bool_]) -> Floats:
 def predicted(before: float, instant: float, distance: int) -> float:
     """Return the reward of a cohort that a client has not tried, after it tried another.
 
-    ``R + dR / (d + 1)`` (ExploreReward, line 25): the farther away in the tree, the less it says.
+    ``R + dR / (d + 1)`` (ExploreReward, line 25): less, the farther away it is in the tree.
 
     - ``before``: what was expected of it so far, R.
     - ``instant``: reward that the cohort gave which was tried, dR.

@@ -1,12 +1,12 @@
-"""Whether the clients of a cohort fall into groups, or are just different from each other.
+"""A test of whether the clients of a cohort fall into groups, or merely differ from each other.
 
-Clients always differ: each has its own data. Groups are different: along the few directions in
-which clients differ most, they leave gaps. So clients are looked at along the ``K - 1`` main
-directions of their differences, clustered into K, and the share of variance that stays within the
-clusters is compared with two limits: a fixed one, and what chance finds in clients without groups,
-normally distributed with as much variance along every direction (as the test SigClust does: Liu,
-Hayes, Nobel, Marron: *Statistical Significance of Clustering for High-Dimension, Low-Sample Size
-Data*). Variances are those between clients, without the noise within them.
+Clients always differ, because each has its own data. Groups also leave gaps along the few
+directions in which clients differ most. The test projects clients on the ``K - 1`` main directions
+of their differences, clusters them into K, and compares the share of variance within the clusters
+with two limits: a fixed one, and the share found in random clients without groups, which are drawn
+from a normal distribution of the same variance along every direction (as in SigClust: Liu, Hayes,
+Nobel, Marron: *Statistical Significance of Clustering for High-Dimension, Low-Sample Size Data*).
+Variances are those between clients, without the noise within them.
 """
 
 from dataclasses import dataclass, replace

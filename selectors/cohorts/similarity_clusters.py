@@ -1,7 +1,7 @@
 """Clusters of clients by any similarity, with affinity propagation.
 
-It finds the number of clusters by itself. Where it does not converge there is one cluster, and the
-result says so.
+It finds the number of clusters by itself (Frey and Dueck, 2007). If it does not converge, there is
+one cluster, and the result says so.
 """
 
 import warnings

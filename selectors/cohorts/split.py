@@ -1,4 +1,4 @@
-"""When a cohort is split: how different its members are, and its clusters (Auxo, section 4.4)."""
+"""When to split a cohort: heterogeneity, and what a split would gain (Auxo, section 4.4)."""
 
 import math
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Gain:
 
 
 def gain_of(points: ArrayLike, labels: NDArray[np.intp], parts: int) -> Gain:
-    """Return what a split of labelled participants would gain; who has no label is left out."""
+    """Return what a split of labelled participants would gain; unlabelled ones are left out."""
     labelled = labels >= 0
     count = int(np.count_nonzero(labelled))
     if count == 0:

@@ -1,14 +1,14 @@
-"""Cohorts that are split where a test finds groups, with a place for every client.
+"""Cohorts that are split if a test finds groups; every client is assigned to one (ours).
 
-After Auxo: as in :mod:`selectors.cohorts.auxo` all clients start in one cohort, the updates that
-they send anyway show who belongs together, and a cohort is split when that pays. What differs:
+Derived from Auxo (:mod:`selectors.cohorts.auxo`): all clients start in one cohort, the updates that
+they send anyway show which of them belong together, and cohorts are split. The differences:
 
-- A cohort is split when its clients fall into groups (:mod:`selectors.cohorts.separation`), judged
-  by several rounds at once and without the noise within clients.
-- A client that was sorted stays where it is: it does not explore. Clients that no cohort knows, and
-  those that do not fit, are asked for the loss of each cohort's model. If they may not be asked, or
-  do not answer, they try one cohort after the other and stay with the best.
-- While a client is not known, it uses the mean of all models.
+- A cohort is split if its clients fall into groups (:mod:`selectors.cohorts.separation`), judged by
+  several rounds at once and without the noise within clients.
+- An assigned client stays in its cohort and does not explore. Clients without a cohort, and those
+  that do not fit theirs, are asked for the loss of each cohort's model. If they may not be asked,
+  or do not answer, they try one cohort after the other and stay in the best one.
+- Until a client is assigned, it uses the mean of all models.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _BY_LABELS = 0.5  # how far labels tell groups apart that may be nothing but lab
 
 @dataclass
 class TestedLeaf:
-    """What is known of one leaf besides its model."""
+    """The state of one leaf besides its model."""
 
     evidence: Evidence = field(default_factory=Evidence)
     round: int = 0
@@ -151,7 +151,7 @@ class SplitTest:
         return rounds >= _TRIES and reward < 0
 
     def told(self, asked: Sequence[str], losses: Mapping[str, ArrayLike], round: int) -> None:
-        """Place clients by the losses they report, one per leaf; those that are silent stay.
+        """Assign clients by the losses that they report, one per leaf; silent ones stay.
 
         An unknown client goes to the lowest loss if that is clearly lower than the next, or if it
         was asked often. A client that has a cohort leaves it only for a much lower loss.
@@ -194,7 +194,7 @@ class SplitTest:
         population: int,
         round: int | None = None,
     ) -> SplitVerdict:
-        """Take in one round of a leaf, and split it if it is time.
+        """Process one round of a leaf, and split it if that is due.
 
         - ``keys``: the participants whose updates were aggregated.
         - ``sketches`` (one row per participant): of their updates, in any scale, by one projection.
@@ -232,7 +232,7 @@ class SplitTest:
             del self._labels[next(iter(self._labels))]
 
     def observe_late(self, leaf: str, key: str, sketch: ArrayLike, round: int) -> None:
-        """Take in what a participant of an earlier round did, whose update came after it.
+        """Learn from the late update of a participant of an earlier round.
 
         It is compared with the members of the leaf that took part in that round, as far as they are
         remembered. That the leaf was not split meanwhile, and that the client was not seen in that
@@ -314,7 +314,7 @@ class SplitTest:
         return SplitVerdict(children, groups, "")
 
     def _against(self, leaf: TestedLeaf, groups: Separation) -> str:
-        """Return what speaks against a split, nothing if it is due."""
+        """Return the reason not to split; None if a split is due."""
         if groups.parts < 2:
             seen = leaf.evidence.clients
             few = f"{seen} clients have trained, at least {FEWEST} are needed to find groups"
@@ -334,7 +334,7 @@ class SplitTest:
         return ""
 
     def _by_labels(self, keys: Sequence[str], groups: Separation) -> str:
-        """Return that labels alone make the groups, if they do."""
+        """Return a reason not to split if labels alone explain the groups."""
         rows = [row for row, key in enumerate(keys) if key in self._labels]
         if not rows:
             return ""
@@ -344,7 +344,7 @@ class SplitTest:
         return alike if told >= _BY_LABELS else ""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the tree, what is known of its leaves, and where clients belong."""
+        """Return the tree, the state of its leaves, and the cohorts of clients."""
         leaves = {
             name: {
                 "round": leaf.round,
@@ -361,7 +361,7 @@ class SplitTest:
         return state | {"fits": fits, "misfits": misfits, "labels": labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; refused unless its parts fit together."""
+        """Restore what :meth:`state_dict` returned; refused unless its parts fit together."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
         strange = set(state["homes"].values()) - set(tree.leaves())
         if set(state["leaves"]) != set(tree.leaves()) or strange:

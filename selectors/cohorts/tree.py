@@ -103,11 +103,11 @@ class CohortTree:
         return cohort
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the leaves, which say it all."""
+        """Return the leaves, which define the tree."""
         return {"leaves": self.leaves()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._children = CohortTree.of_leaves(state["leaves"])._children
 
 
@@ -153,11 +153,11 @@ class Membership:
         return None if leaf is None or self.tree.children(leaf) else leaf
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the leaves and who is in which."""
+        """Return the leaves and their members."""
         return {"tree": self.tree.state_dict(), "leaf_of": dict(self._leaf_of)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         tree = CohortTree.of_leaves(state["tree"]["leaves"])
         unknown = set(state["leaf_of"].values()) - set(tree.cohorts())
         if unknown:

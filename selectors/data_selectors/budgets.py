@@ -1,4 +1,4 @@
-"""How many samples a coreset has, and how many of them each class gives."""
+"""The number of samples in a coreset, and in each of its classes."""
 
 import math
 from operator import index
@@ -57,8 +57,8 @@ def split_budget(counts: ArrayLike, budget: int) -> Counts:
 def split_equally(counts: ArrayLike, budget: int) -> Counts:
     """Return each class's part of a budget, the same for all (b / |Y|, section 5.2 of GCFL).
 
-    What a class has no samples for goes to the others, again in equal parts. What cannot be divided
-    goes to the lower classes. The parts add up as those of :func:`split_budget` do.
+    Places that a class cannot fill go to the others, again in equal parts. A remainder goes to the
+    lower classes. The parts add up as those of :func:`split_budget` do.
     """
     sizes = _checked_counts(counts)
     at_least(0, budget=index(budget))

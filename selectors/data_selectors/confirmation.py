@@ -1,15 +1,15 @@
 """How far the server's gradients confirm the label of a sample, and how samples are drawn.
 
-A last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``: how much the
-model still lacks, times the sample's features h (*Gradient Coreset for Federated Learning*, section
-5.3). Divided by its first entry it is ``[1, h]``, and a class's mean gradient becomes a weighted
-mean of features of its samples: a prototype. So the few numbers that the server sends say where
-each class lies, and they confirm a sample's label if its features are not much nearer to another
-class's prototype than to its own.
+The last layer's gradient in the neuron of a sample's own label is ``(p - 1) [1, h]``, with the
+probability p of the label and the features h of the sample (*Gradient Coreset for Federated
+Learning*, section 5.3). Divided by its first entry it is ``[1, h]``; a class's mean gradient then
+becomes a weighted mean of the features of its samples, a prototype. The few numbers that the server
+sends thus show where each class lies. They confirm a sample's label if its features are not much
+nearer to another class's prototype than to its own.
 
-Matching a gradient with few samples prefers those that are already learned: their gradients are
-small, like what is still missing. Here the server's gradients only rule out what contradicts them.
-Of the rest, those the model has not learned can be drawn more often, in proportion to ``1 - p``.
+Matching a gradient with few samples prefers samples that are already learned, whose gradients are
+small. Here the server's gradients only exclude samples that contradict them. Of the others, those
+that the model has not learned can be drawn more often, in proportion to ``1 - p``.
 """
 
 from operator import index
@@ -53,7 +53,7 @@ def confirmation(gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike) ->
 def own_means(gradients: ArrayLike, labels: ArrayLike) -> Floats:
     """Return the mean gradient of each label that a client has, NaN for a label without samples.
 
-    For want of the server's. Rows that are not finite are left out.
+    It replaces the server's. Rows that are not finite are left out.
     """
     rows, classes = _matrix(gradients, "gradients"), np.asarray(labels)
     usable = np.isfinite(rows).all(axis=1)
@@ -79,7 +79,7 @@ def _checked(
 
 
 def draw(weights: ArrayLike, budget: int, rng: np.random.Generator) -> Positions:
-    """Return ``budget`` positions in ascending order, none twice, each likelier the more it weighs.
+    """Return ``budget`` different positions in ascending order, drawn by weight.
 
     One after the other in proportion to the weights of those that are left (Efraimidis and
     Spirakis, 2006, with exponential variables).

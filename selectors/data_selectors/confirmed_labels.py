@@ -1,9 +1,9 @@
-"""Labels that the global model confirms, and whether there is reason to doubt any.
+"""Weights of samples by how far the global model confirms their labels; a test for wrong labels.
 
-A network learns what most labels agree on before it learns wrong ones by heart (Arpit et al.,
-2017), and the model of a federation averages out what single clients memorise. So a running mean
-of its predictions is a second opinion on each label. It is asked for only where labels are found to
-be wrong: on clean but difficult data it would leave out what is still to be learned.
+A network learns what most labels agree on before it memorises wrong ones (Arpit et al., 2017), and
+a global model averages out what single clients memorise. A running mean of its predictions is
+therefore a second opinion on each label. It is used only if labels are found to be wrong: on clean
+but difficult data it would leave out the samples that are still to be learned.
 """
 
 from collections.abc import Sequence
@@ -43,9 +43,9 @@ def label_weights(predictions: ArrayLike, labels: ArrayLike, sharpness: float = 
 
 
 def sharpness(clean_accuracy: float) -> float:
-    """Return how sharply to weigh: the odds that the model is right on clean samples, at most 2.
+    """Return the exponent of weights: the odds that the model is right on clean samples, at most 2.
 
-    A model that is wrong half the time must not decide alone what it is taught.
+    A model that is often wrong must not decide alone which samples it learns from.
 
     >>> sharpness(0.5), round(sharpness(0.6), 6), sharpness(0.99)
     (1.0, 1.5, 2.0)
@@ -65,8 +65,8 @@ def agreement(predictions: ArrayLike, labels: ArrayLike) -> float:
 def sure_accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
     """Return the accuracy on clean samples, or the mean of the classes' own if that is lower.
 
-    Clients may hold more of the difficult classes than the server, and are not to be suspected for
-    that.
+    Clients that hold more samples of difficult classes than the server must not look suspicious for
+    that reason.
 
     >>> sure_accuracy([0, 0, 0, 0], [0, 0, 0, 1])
     0.5
@@ -79,12 +79,12 @@ def sure_accuracy(predicted: ArrayLike, labels: ArrayLike) -> float:
 class LabelDoubt(Stateful):
     """Whether clients' labels are wrong, by how seldom a model agrees with them.
 
-    A model agrees with right labels that it was trained on at least as often as with those of clean
-    samples that it has not seen. If a share w of the labels is wrong, it agrees with at most about
-    ``(1 - w)`` times as many. The estimate is ``w = 1 - a / c``, with the accuracy c on clean
-    samples and the agreement a that a third of the clients exceed: where clients come in groups
-    whose labels mean different things, one group agrees with the model, and nothing is found. What
-    counts is the median over five rounds. Two thirds of the clients would have to lie to move it.
+    A model agrees with right labels that it was trained on at least as often as with the labels of
+    clean samples that it has not seen. If a share w of the labels is wrong, it agrees with at most
+    about ``(1 - w)`` times as many. The estimate is ``w = 1 - a / c``, with the accuracy c on clean
+    samples and the agreement a that a third of the clients exceed. If groups of clients use labels
+    with different meanings, one group agrees with the model, and nothing is found. The median over
+    five rounds counts. Two thirds of the clients would have to lie to move it.
 
     >>> doubt = LabelDoubt()
     >>> [doubt.hear([0.5, 0.55, 0.6], clean_accuracy=0.9) for _ in range(5)]
@@ -105,7 +105,7 @@ class LabelDoubt(Stateful):
         return max(0.0, float(np.median(self._estimates))) if self._estimates else 0.0
 
     def hear(self, agreements: Sequence[float], clean_accuracy: float) -> bool:
-        """Take in a round; return whether wrong labels have been found so far."""
+        """Add a round; return whether wrong labels have been found so far."""
         if len(agreements) >= _FEWEST and clean_accuracy >= _LEARNED:
             estimate = 1 - float(np.quantile(agreements, UPPER)) / clean_accuracy
             self._estimates = [*self._estimates, estimate][-_ROUNDS:]

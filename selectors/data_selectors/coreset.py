@@ -1,8 +1,8 @@
 """A client's coreset: which of its samples it trains on, chosen class by class.
 
-Samples are grouped by their label, which may be wrong; each group gives its part of the budget
-(*Gradient Coreset for Federated Learning*, section 5.2, with parts in proportion to the groups
-unless equal ones are asked for). For one group of all samples, let all labels be zero.
+Samples are grouped by their label, which may be wrong, and each group gets its part of the budget
+(*Gradient Coreset for Federated Learning*, section 5.2; parts are proportional to the groups unless
+equal ones are requested). For one group of all samples, set all labels to zero.
 """
 
 from dataclasses import dataclass
@@ -75,8 +75,8 @@ def choose_coreset(
     - ``labels`` (shape (n,)): from 0 on; below the number of targets if there are any.
     - ``budget``: samples in total.
     - ``targets`` (shape (classes, d)): mean gradient of each class, for the last three rules. A row
-      with values that are not finite means that nothing is known of the class: then, as without
-      targets, the mean of the client's own rows of the class is matched.
+      with values that are not finite stands for an unknown class: then, as without targets, the
+      mean of the client's own rows of the class is matched.
     - ``rng``: for ``random``.
 
     >>> rows = np.array([[1.0], [3.0], [1.1], [9.0], [8.0], [np.nan], [2.0]])

@@ -1,10 +1,10 @@
-"""What to make of doubted labels: the server's clean samples show how often doubt is unfounded.
+"""How reliable doubts about labels are, measured on the server's clean samples.
 
-Samples close to another class look like wrong labels, and leaving them out costs more than some
-wrong labels do: the model then confirms its own mistakes. The server has samples whose labels are
-right. Class by class, they set the bar (no more than a fifth of clean samples may fall short of it,
-as in conformal prediction: Vovk et al., 2005) and tell which share is doubted without a reason.
-With wrong labels on purpose, they tell how many of those are noticed.
+A sample close to another class looks mislabelled. Leaving out such samples costs more than some
+wrong labels do, because the model then confirms its own mistakes. The server's samples have right
+labels. Class by class they set the threshold, which at most a fifth of them may miss (as in
+conformal prediction: Vovk et al., 2005), and show which share of right labels is doubted. With
+deliberately wrong labels, they show which share of wrong labels is detected.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ def held_out_evidence(
 ) -> Floats:
     """Return the evidence for clean samples, shape (2, n), each judged by the others.
 
-    The class means that judge a fifth of the samples are those of the other four fifths: a sample
-    is nearer to a mean that it is part of.
+    A fifth of the samples is judged by the class means of the other four fifths, because a sample
+    is nearer to a mean that it is part of (cross-validation).
 
     - ``gradients``, ``labels``, ``rivals``: as in
       :func:`selectors.data_selectors.trust.label_evidence`.
@@ -58,18 +58,18 @@ def standards(
     num_classes: int,
     wrong: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Floats:
-    """Return what labels are held to, shape (3, classes).
+    """Return thresholds, and shares of right and wrong labels that are doubted, shape (3, classes).
 
-    Each class has a bar and the share of its clean samples below it. The bar is 1, the usual one
-    (:func:`selectors.data_selectors.trust.trusted`), or lower where more than :data:`MOST` of the
-    samples would fall short of it. A class of few samples borrows one more from the mean of all.
-    The third row is the share of wrong labels that are doubted, the same for all classes.
+    The first two rows are the threshold of each class and the share of its clean samples below it.
+    The threshold is 1, the usual one (:func:`selectors.data_selectors.trust.trusted`), or lower if
+    more than :data:`MOST` of the samples would miss it. A small class borrows one sample from the
+    mean of all. The third row is the share of wrong labels that are doubted, over all classes.
 
     - ``evidence`` (shape (2, n)): of clean samples, from :func:`held_out_evidence`.
     - ``wrong``: evidence for wrong labels, and those labels. Without it, all of them count as
       noticed.
 
-    The first class is easy. Half of the second would fall short, so that its bar is lowered.
+    The first class is easy. Half of the second would miss the threshold, which is lowered.
 
     >>> evidence = np.array([[0.8] * 4 + [0.1, 0.2, 0.8, 0.8]] * 2)
     >>> standards(evidence, [0] * 4 + [1] * 4, 2).tolist()
@@ -96,15 +96,15 @@ def _bar(ordered: Sequence[float] | Floats) -> float:
 def chances(
     trust: ArrayLike, labels: ArrayLike, standard: ArrayLike | None = None, at_least: int = 0
 ) -> Floats:
-    """Return how readily each sample is drawn: 1 if its label is trusted, else less.
+    """Return the weight with which each sample is drawn: 1 if its label is trusted, else less.
 
     Let clean samples of class y be doubted with probability ``d_y``, and a share s of the client's
     samples. If that is more than chance explains, a share ``w = (s - d) / (1 - d)`` of the client's
     labels is wrong, where d is the mean of ``d_y`` over its labels. Of class y, a share ``s_y`` is
     doubted; of these, ``r = d_y (1 - w) / s_y`` are right. For s, the lower end of its interval is
     used. Doubt counts as far as it distinguishes right from wrong, by Youden's index ``J = e - d``,
-    where e is the share of wrong labels that are noticed. A doubted sample weighs ``1 - J(1 - r)``:
-    next to nothing on easy data, as much as any other where clean samples are doubted as often.
+    where e is the share of wrong labels that is detected. A doubted sample weighs ``1 - J(1 - r)``:
+    hardly anything on easy data, as much as any other if clean samples are doubted as often.
 
     - ``trust`` (shape (2, n)): from :func:`selectors.data_selectors.trust.remembered`. Samples
       without a finite trust weigh nothing.

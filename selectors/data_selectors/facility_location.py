@@ -1,10 +1,10 @@
 """Facility location: the medoids, the samples that best represent all others.
 
-Greedy maximisation of ``sum_i max_{j in S} (c - d_ij)`` with squared Euclidean distances, that is
-of how close every sample is to the nearest chosen one. (The constant c makes no difference.) What
-one more sample gains only falls as others are chosen, so an old gain is a bound: the lazy greedy
-algorithm (Minoux, 1978) recomputes only the gains that may be the largest. It chooses what plain
-greedy chooses.
+Greedy maximisation of ``sum_i max_{j in S} (c - d_ij)`` with squared Euclidean distances: every
+sample should be close to a chosen one. (The constant c makes no difference.) The gain of a sample
+only falls as others are chosen (submodularity), and an old gain is therefore an upper bound. The
+lazy greedy algorithm (Minoux, 1978) recomputes only the gains that may be the largest, and chooses
+the same samples as plain greedy.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def facility_location(features: ArrayLike, budget: int) -> Positions:
       nor represented.
     - ``budget``: how many; if there are fewer samples, all of them. Ties go to the lower index.
 
-    The middle of all, then that of the group it does not belong to.
+    The centre of all samples, then the centre of the other group.
 
     >>> facility_location([[0.0], [1.0], [2.0], [7.0], [10.0], [11.0]], 2).tolist()
     [3, 1]

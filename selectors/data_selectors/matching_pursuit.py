@@ -11,7 +11,7 @@ and the next sample is found by a residual r, by one of two rules:
 - ``distance``, the paper's: the gradient nearest to the residual, ``argmin ||g_j - r||``;
 - ``projection``, GradMatch's (Killamsetty et al., 2021): ``argmax <g_j, r>``.
 
-What the residual is can be read in four ways. G is the mean that the server sends, k the number of
+The paper's residual can be read in four ways. G is the mean that the server sends, k the number of
 samples chosen so far:
 
 - ``mean``: ``r = G - sum_j w_j g_j``, the paper's text. G is a *mean*, so the weights add up to
@@ -139,7 +139,7 @@ def _pursue(
 
 
 def _plain_mean(rows: NDArray[Any], goal: Floats, budget: int, rule: str, step: int) -> Pursuit:
-    """Return samples chosen so that their plain mean comes close to the goal, step by step."""
+    """Return samples whose plain mean comes close to the goal, chosen one by one."""
     chosen: list[int] = []
     total, norms = np.zeros_like(goal), []
     with np.errstate(invalid="ignore", over="ignore"):  # rows that are not finite are left out
@@ -213,7 +213,7 @@ class _RidgeFit:
         return len(self.positions) - self.size
 
     def add(self, position: int, gradient: NDArray[Any]) -> None:
-        """Take in a sample and solve for the weights."""
+        """Add a sample and solve for the weights."""
         k = self.size
         self.positions[k], self._rows[k] = position, gradient
         row, root = self._rows[k], self._root[:k, :k]

@@ -2,9 +2,9 @@
 
 The server of *Gradient Coreset for Federated Learning* sends the mean gradient of each class. A
 gradient in the neuron of its own class is ``(p - 1) [1, h]``, so a mean divided by its first entry
-is a weighted mean of the features h: it shows what a class of the server's samples looks like, and
-a class of one sample that sample. The paper says (section 5) that what protects clients' gradients
-can protect the server's. That is the Gaussian mechanism (Dwork and Roth, 2014), for each class::
+is a weighted mean of the features h. It reveals what a class of the server's samples looks like or,
+if the class has one sample, that sample. The paper (section 5) suggests protecting the server's
+gradients as clients' are. This is the Gaussian mechanism (Dwork and Roth, 2014), for each class::
 
     mean_c = (1 / n_c) (sum_j g_j min(1, clip / ||g_j||) + N(0, (multiplier clip)^2 I))
 

@@ -1,24 +1,24 @@
-"""Trust in labels that builds up over several looks, and is not gained by memorising them.
+"""Trust in labels: an average over several checks, which memorising a label does not raise.
 
-A network that is trained for long learns wrong labels too. Then the model confirms them, and so do
-features that have moved to where the label is. One look at the present model cannot distinguish
-such a sample from a clean one. Four things are meant to:
+A network that is trained for long also learns wrong labels. The model then confirms them, and the
+features of such a sample have moved towards its wrong class. One check of the present model cannot
+distinguish it from a clean sample. Four measures help:
 
-- **Two judges.** The server's class means say where each class lies (``confirmation``), by clean
-  samples that no client trains on. The model says how likely it finds the label beside its best
-  rival, ``p / (p + rival)``. A label is trusted if neither contradicts it much. The first judge can
-  be relied on early in training, the second later, class by class: its word counts by how well it
-  knows the server's samples of the class, ``1 + G_0``, where ``G_0`` is the bias's entry of the
-  class's mean gradient, so that a class that is learned late is not ruled out before.
-- **Memory.** What counts is an exponential mean over past looks, as in self-ensembling (Nguyen et
-  al., 2020: *SELF*), not the last look alone.
-- **Trust falls freely but is won only as an outsider.** A sample that was trained on since the last
-  look may have been learned against the server's word. Its trust may fall but not rise.
-- **The judges are judged.** How many of the server's clean samples they would rule out says how
-  many of a client's they rule out wrongly; those are still drawn now and then (see ``doubt``).
+- **Two tests.** The server's class means show where each class lies (``confirmation``), by clean
+  samples that no client trains on. The model compares the probability of the label with that of the
+  likeliest other class, ``p / (p + rival)``. A label is trusted unless a test contradicts it much.
+  The first test is reliable early in training, the second later. The second is weighted by how well
+  the model knows the server's samples of the class, ``1 + G_0``, where ``G_0`` is the bias's entry
+  of the class's mean gradient. A class that is learned late is thus not excluded before.
+- **Memory.** An exponential mean over all checks counts, not the last one alone (self-ensembling,
+  Nguyen et al., 2020: *SELF*).
+- **Trust rises only without training.** A sample that was trained on since the last check may have
+  been memorised. Its trust may fall but not rise.
+- **Error rates.** The share of the server's clean samples that the tests doubt estimates the share
+  of right labels doubted on a client. Doubted samples are still drawn sometimes (see ``doubt``).
 
-Both judges are lenient, because most labels are right: with 40 % of ten
-classes' labels flipped at random, right and wrong are as likely at ``p = 0.07`` if p is calibrated.
+Both tests are lenient, because most labels are right: with 40 % of ten classes' labels flipped at
+random, a label with a calibrated ``p = 0.07`` is as likely right as wrong.
 """
 
 from operator import index
@@ -39,11 +39,11 @@ MODEL = 0.2  # least confirmation by the model: a rival that is four times as li
 def label_evidence(
     gradients: ArrayLike, labels: ArrayLike, targets: ArrayLike, rivals: ArrayLike
 ) -> Floats:
-    """Return how far the server's means and the model confirm each label now, shape (2, n).
+    """Return how far both tests confirm each label now, shape (2, n).
 
-    From 0 to 1; 1/2 where they are undecided. Of a class that the server has no sample of nothing
-    is said: 1 and 1/2. NaN for rows that are not finite. Samples are judged one by one: those of
-    many clients, one after the other, are best judged in one call.
+    From 0 to 1; 1/2 is undecided. A class without samples on the server is not tested: 1 and 1/2.
+    NaN for rows that are not finite. Samples are judged one by one; it is fastest to judge those of
+    many clients in one call.
 
     - ``gradients``, ``labels``, ``targets``: as in
       :func:`selectors.data_selectors.confirmation.confirmation`.
@@ -76,14 +76,14 @@ def label_evidence(
 def remembered(
     trust: ArrayLike | None, evidence: ArrayLike, trained: ArrayLike, memory: float = MEMORY
 ) -> Floats:
-    """Return the trust in each label after one more look.
+    """Return the trust in each label after one more check.
 
     - ``trust`` (shape (2, n)): what was returned last time. Without it, and where it is NaN (for
-      samples that had no finite evidence, or that are new), the first look counts alone.
+      samples that had no finite evidence, or that are new), the first check counts alone.
     - ``evidence`` (shape (2, n)): from :func:`label_evidence`.
-    - ``trained`` (shape (n,)): which samples were trained on since the last look: their trust does
+    - ``trained`` (shape (n,)): which samples were trained on since the last check: their trust does
       not rise.
-    - ``memory``: share of the past in the mean; 0 for the last look alone.
+    - ``memory``: share of the past in the mean; 0 for the last check alone.
 
     >>> before, now = [[0.5, 0.5, 0.5]] * 2, [[0.9, 0.9, 0.1]] * 2
     >>> remembered(before, now, [False, True, True], memory=0.5)[0].tolist()
@@ -103,14 +103,14 @@ def remembered(
 
 
 def certainty(trust: ArrayLike) -> Floats:
-    """Return the trust in each label by the judge who doubts it more; 1 is just enough."""
+    """Return the trust in each label by the test that doubts it more; 1 is just enough."""
     server, model = np.asarray(trust, dtype=np.float64)
     least: Floats = np.minimum(server / SERVER, model / MODEL)
     return least
 
 
 def trusted(trust: ArrayLike, at_least: int = 0) -> Positions:
-    """Return the samples whose label neither judge contradicts much, in ascending order.
+    """Return the samples whose label neither test contradicts much, in ascending order.
 
     If fewer than ``at_least`` are trusted, those that come closest to it make up for them. Samples
     without a finite trust are never returned.

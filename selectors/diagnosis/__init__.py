@@ -1,1 +1,1 @@
-"""What the rounds of a run say about its federation."""
+"""What is wrong with a federation, estimated from the rounds of a run."""

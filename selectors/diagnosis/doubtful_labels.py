@@ -1,7 +1,7 @@
-"""How many labels of clients are wrong, and whose: by how seldom the global model gives them.
+"""How many labels of clients are wrong, and whose: by how seldom the global model predicts them.
 
-As :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, with a look at single clients and
-at chance. Rounds count whose model has learned to give most of the server's labels.
+As :class:`~selectors.data_selectors.confirmed_labels.LabelDoubt`, but also for single clients and
+with chance accounted for. A round counts if its model predicts most of the server's labels.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _SIGMAS = 3.0
 
 @dataclass(frozen=True)
 class Doubts:
-    """What the model makes of clients' labels."""
+    """How far the model disagrees with clients' labels."""
 
     wrong: float  # estimated share of wrong labels among most clients
     everywhere: bool  # whether that is beyond chance

@@ -1,8 +1,8 @@
 """Whose data changed between rounds: the direction of a client's update turns.
 
-What sets a client's update apart from those of its round points in much the same direction in every
-round, as long as its data stay the same. Where data change, directions before are unlike those
-after, while each are like one another.
+As long as a client's data stay the same, the difference between its update and the mean of the
+round points in much the same direction in every round. If the data change, directions before and
+after differ, while those before resemble one another, as do those after.
 """
 
 from collections.abc import Mapping, Sequence

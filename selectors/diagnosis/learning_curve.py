@@ -1,8 +1,8 @@
-"""How many rounds a target takes, by the first ones: errors fall as a power of the rounds.
+"""How many rounds a target takes, extrapolated by a power law of the error in the rounds.
 
 The logarithm of the error is fitted as a line in the logarithm of the round. The interval is where
-the fit's 95 % band for a single round meets the target. What lies far beyond the rounds seen is not
-told.
+the fit's 95 % prediction band for a single round meets the target. Targets far beyond the rounds
+seen get no forecast.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _SKIPPED = 1 / 3  # of the rounds: the first ones, which obey no law
 def rounds_to(errors: Sequence[float], target: float) -> tuple[float, float, float] | None:
     """Return after how many rounds the error is ``target``: about, at least and at most.
 
-    ``errors`` begins with that after round 1. None if the rounds seen do not tell.
+    ``errors`` begins with that after round 1. None if the rounds seen allow no forecast.
 
     >>> falling = [0.8 * t**-0.5 for t in range(1, 13)]
     >>> [round(number) for number in rounds_to(falling, 0.16)]

@@ -1,10 +1,10 @@
-"""How uneven a federation is: labels and quantity, by what is known of them.
+"""How uneven a federation is: skew of labels and of quantity.
 
-Where counts are known, both are a number from 0 to 1. Where they are not, one step of the output
-layer shows how much more labels differ than by chance: the gradient of the cross-entropy by its
-bias is the mean of ``p - y``. So after one step over n samples, over the learning rate, the bias
-shows a client's share of each class less what the model predicts (HiCS-FL, section 3.2). Samples
-that are drawn alike make shares vary with ``p (1 - p) / n``; what clients vary beyond that is skew.
+If counts are known, both are a number from 0 to 1. Otherwise one step of the output layer shows how
+much more labels differ than by chance: the gradient of the cross-entropy by the bias is the mean of
+``p - y``. After one step over n samples, the change of the bias divided by the learning rate is a
+client's share of each class minus the model's prediction (HiCS-FL, section 3.2). With random
+samples, shares have the variance ``p (1 - p) / n``; the variance beyond that is skew.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _NEAR = 3.0  # times the median distance from the middle
 
 
 def usual(rows: ArrayLike) -> NDArray[np.float64]:
-    """Return the mean of the rows near the middle one: a few that lie do not move it far.
+    """Return the mean of the rows near the median row: a few liars do not move it far.
 
     >>> usual([[1.0], [2.0], [3.0], [4.0], [1e9]]).tolist()
     [2.5]
@@ -80,7 +80,7 @@ def quantity_skew(samples: ArrayLike) -> float:
 
 
 def told_by_labels(shifts: ArrayLike, groups: ArrayLike) -> float:
-    """Return how far labels alone tell groups of clients apart: 1 for all, about 0 by chance.
+    """Return how far labels alone separate groups of clients: 1 completely, about 0 by chance.
 
     The share of clients whose nearest neighbour is in their own group, beyond chance. Neighbours
     are those with the smallest angle between the updates of their output layer's bias.

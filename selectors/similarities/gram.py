@@ -1,6 +1,6 @@
 """Inner products, cosines and distances of all pairs of long vectors.
 
-Cosine and Euclidean distance compare the values of clients' updates, which IOS does without.
+The cosine and the Euclidean distance compare the values of updates, which IOS does not need.
 """
 
 from collections.abc import Sequence

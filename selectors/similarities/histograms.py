@@ -1,8 +1,8 @@
-"""What clients really have in common: the divergence of their label histograms.
+"""The true similarity of clients: the divergence of their label histograms.
 
-*Index-Overlap Similarity* (IOS), sections 5 and 6.2. Only evaluation may look at this: it is the
-oracle that a similarity is compared with. The text names the Wasserstein distance, the caption of
-table 4 the Jensen-Shannon divergence. Classes have no order, so that the latter is used.
+*Index-Overlap Similarity* (IOS), sections 5 and 6.2. Similarities are compared with this oracle in
+evaluations only. The text names the Wasserstein distance, the caption of table 4 the
+Jensen-Shannon divergence, which is used here because classes have no order.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Importance averaged over rounds, so that noise of one round does not move a client's support.
+"""Importance averaged over rounds, which keeps the noise of one round out of a client's support.
 
 *Index-Overlap Similarity* (IOS), section 3.1: ``s <- beta s + (1 - beta) s'``, with variance
 ``(1 - beta) / (1 + beta)`` of that of one estimate (eq. 3). The paper does not say where s starts.

@@ -1,4 +1,4 @@
-"""Index overlap: how alike two clients are, by which parameters matter to them.
+"""Index overlap: the similarity of two clients by which parameters matter to them.
 
 *Index-Overlap Similarity: A Value-Free Proxy for Model Relatedness* (IOS), section 3. A client is
 represented by its support, the indices of its K most important parameters; two clients are as
@@ -99,7 +99,7 @@ def overlap(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def usual_size(parameters: int, most: int) -> int:
-    """Return K where nobody says otherwise: one in twenty, and enough to compare small models by.
+    """Return the default of K: one index in twenty, and enough of them to compare small models.
 
     >>> usual_size(100_000, most=25_000), usual_size(650, most=162)
     (5000, 162)
@@ -110,7 +110,7 @@ def usual_size(parameters: int, most: int) -> int:
 def overlaps_with(reference: ArrayLike, updates: ArrayLike, k: int | None = None) -> Floats:
     """Return the overlap of the ``k`` largest entries of each update with those of a reference.
 
-    By absolute values; what is 0 is in no support. NaN where an update is not finite.
+    By absolute values; zeros are in no support. NaN if an update is not finite.
     """
     rows = np.abs(np.vstack([np.asarray(reference)[None], np.asarray(updates)]))
     finite = np.isfinite(rows).all(axis=1)
@@ -141,9 +141,9 @@ def overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) ->
 def centred_overlap_matrix(supports: Iterable[ArrayLike], threads: int | None = None) -> Floats:
     """Return how similar clients are by what sets their supports apart from everybody's.
 
-    Indices that matter to everyone say nothing about who is like whom. So from each client's 0/1
-    support the share of these clients that have each index is subtracted; the similarity is the
-    cosine of what is left, between -1 and 1. A support that is just the average is similar to none.
+    Indices that matter to everyone do not distinguish clients. From each client's 0/1 support, the
+    share of clients that have each index is therefore subtracted; the similarity is the cosine of
+    the remainders, between -1 and 1. A support equal to the average is similar to none.
 
     - ``supports``: one per client.
     - ``threads``: how many to count with; as many as there are processors if not given.
@@ -216,7 +216,7 @@ def choose_ks(importance: ArrayLike, coverage: float, k_max: int) -> Indices:
 
 
 def checked_support(support: ArrayLike, name: str = "support") -> Indices:
-    """Return a set of indices as an increasing array; what is none is an error that says why."""
+    """Return a set of indices as an increasing array; anything else is an error."""
     array = np.asarray(support)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise ValueError(

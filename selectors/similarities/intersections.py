@@ -1,10 +1,10 @@
 """How many members all pairs of index sets share, counted exactly.
 
-The sets are the rows of a sparse 0/1 matrix A, and what is wanted is A A^T. It is made from blocks
-of columns. In a block, A is multiplied with its own dense transpose, in which neighbouring sets
-share a number: each count takes some bits of the mantissa, so that one multiplication counts for
-three sets. A block is so short that no count can run into the next. Where there are few columns at
-all, the dense product is faster.
+The sets are the rows of a sparse 0/1 matrix A, and the counts are A A^T, computed by blocks of
+columns. In a block, A is multiplied with its dense transpose, in which three neighbouring sets
+share a number: each count takes some bits of the mantissa, and one multiplication counts for three
+sets. A block is so short that no count overflows into the next. If there are only few columns, the
+dense product is faster.
 """
 
 import os

@@ -198,7 +198,7 @@ def signed_overlaps_by_signature(
 ) -> Floats:
     """Return the signed overlaps of all pairs: exact where codes are held, else by signatures.
 
-    Places that agree in all bits count for, those that agree in all bits but the lowest against.
+    Places that agree in all bits are added, those that differ in the lowest bit only subtracted.
 
     - ``signatures`` (shape (n, h)): from :meth:`Hashing.sign_changes`, one row per client.
     - ``counts`` (shape (n,)): how many changes each of them is of.

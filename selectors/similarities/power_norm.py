@@ -168,7 +168,7 @@ def _floats(x: ArrayLike) -> Floats:
 
 
 def _largest(rows: Floats) -> Floats:
-    """Return the largest absolute entry of each row; what is not finite shows in it."""
+    """Return the largest absolute entry of each row; it is not finite if an entry is not."""
     top = np.maximum(rows.max(axis=1, initial=0), -rows.min(axis=1, initial=0))
     return np.asarray(top, dtype=np.float64)
 

@@ -55,10 +55,10 @@ class Hashing:
     def sign_changes(self, codes: ArrayLike) -> Signature:
         """Return the signature of the codes of :mod:`selectors.similarities.signed_overlap`.
 
-        It is the signature of the indices, with the sign of the first index in each order in place
-        of the lowest bit, which says nothing else. So two signatures agree at a place in all bits
-        where both clients changed one parameter in one direction, and in all bits but the lowest
-        where they changed it in opposite directions.
+        It is the signature of the indices, in which the lowest bit is replaced by the sign of the
+        first index in each order. Two signatures agree at a place in all bits if both clients
+        changed one parameter in the same direction, and in all bits but the lowest if they changed
+        it in opposite directions.
         """
         if self.scheme != "independent":
             raise ValueError(f"scheme: expected 'independent' for signs, got {self.scheme!r}")

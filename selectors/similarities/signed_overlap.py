@@ -1,10 +1,10 @@
 """Signed overlap: the largest changes of an update, and the sign of the change at each of them.
 
-One bit more per index than an overlap. It shows the server the direction in which each of these
-parameters moved, but not how far.
+It takes one bit more per index than an overlap. The bit shows the server the direction in which the
+parameter moved, but not how far.
 
-A signed support is one array of codes, ``2 * index`` where the parameter fell and one more where it
-grew. Codes increase with the indices, so that what holds of supports holds of them.
+A signed support is one array of codes: ``2 * index`` if the parameter fell, one more if it grew.
+Codes increase with the indices, as supports do.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How well a similarity finds the clients that are worth most: measures of evaluation.
+"""How well a similarity finds the best donors: measures for evaluation.
 
 *Index-Overlap Similarity* (IOS), section 6.2, and Jia et al., *Efficient Task-Specific Data
 Valuation for Nearest Neighbor Algorithms* (2019), for KNN-Shapley.

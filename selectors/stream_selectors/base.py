@@ -1,4 +1,4 @@
-"""What every rule for a stream does: it is offered samples and says which to keep."""
+"""The base class of rules for a stream, which decide on samples as they arrive."""
 
 import math
 from dataclasses import dataclass
@@ -113,7 +113,7 @@ class StreamSelector:
     - ``seed``: of the rule's own random generator, if it draws.
 
     - ``needs``: what it must know of a sample: "nothing", "loss", "norm" or "value". The device
-      need not compute anything else.
+      computes nothing else.
     """
 
     needs: ClassVar[str] = "nothing"
@@ -131,17 +131,17 @@ class StreamSelector:
 
     @property
     def kept(self) -> Ints:
-        """Keys of what is stored, in order of arrival."""
+        """Keys of the stored samples, in order of arrival."""
         return np.fromiter(self._labels, dtype=np.int64, count=len(self))
 
     @property
     def labels(self) -> Ints:
-        """Labels of what is stored, in the order of :attr:`kept`."""
+        """Labels of the stored samples, in the order of :attr:`kept`."""
         return np.fromiter(self._labels.values(), dtype=np.int64, count=len(self))
 
     @property
     def values(self) -> Floats:
-        """Values of what is stored, in the order of :attr:`kept`; NaN where a rule has none."""
+        """Values of the stored samples, in the order of :attr:`kept`; NaN if a rule has none."""
         return np.full(len(self), np.nan)
 
     def offer(self, batch: Offered) -> Decision:
@@ -193,11 +193,11 @@ class StreamSelector:
         """Drop what the rule remembers of a sample that is gone."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored, and the generator."""
+        """Return the stored samples, and the generator."""
         return {"keys": self.kept, "labels": self.labels, "rng": self._lot.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         pairs = zip(state["keys"].tolist(), state["labels"].tolist(), strict=True)
         self._labels = dict(pairs)
         self._lot.state = state["rng"]

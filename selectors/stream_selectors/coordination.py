@@ -1,14 +1,14 @@
-"""Who stores samples of which label: the coordination of ODE.
+"""Which clients store samples of which labels: the coordination of ODE.
 
 Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*,
 section 3.3. The server knows the velocity of every label on every client and the clients' storage.
 It
 
-1. takes the labels that few clients have first, and gives each to the clients where it is fastest,
-   until enough clients hold it; a client that has as many labels as it may is passed over;
-2. gives a client that is left without a label those that are fastest on it;
+1. assigns each label, those of few clients first, to the clients where it arrives fastest, until
+   enough clients hold it; it passes over clients that already have as many labels as allowed;
+2. assigns to a client without any label those that arrive fastest there;
 3. divides the storage of a client among its labels;
-4. weights the labels so that all that is stored, weighted, has the global distribution (eq. 11).
+4. weights the labels: the weighted stored samples have the global distribution (eq. 11).
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ def coordinate(
     held: ArrayLike | None = None,
     loyalty: float = 0.0,
 ) -> Coordination:
-    """Return how many samples of which label each client stores, and what they weigh.
+    """Return how many samples of each label each client stores, and their weights.
 
     Only labels that arrive at a client are given to it; a client without storage gets none. A label
     is stored nowhere if all its clients have as many labels as they may or fewer places than labels
@@ -211,9 +211,9 @@ def _matched(assigned: Mask, velocity: Floats, ranked: Floats, storage: Ints, ke
 def _rounded(parts: Floats, places: Ints, velocity: Floats, kept: Mask) -> Ints:
     """Return whole numbers close to parts, with the same sums for clients and nearly for labels.
 
-    What a label has lost or gained by rounding so far goes on to the next client. If each client
-    rounded by itself, all would drop the same labels. A label that was held before stays where it
-    is while it still lacks a place.
+    The rounding error of a label passes to the next client. If each client rounded by itself, all
+    would drop the same labels. A label that was held before stays where it is while it still lacks
+    a place.
     """
     whole: Ints = np.floor(parts + _CLOSE_TO_WHOLE).astype(np.int64)
     rest, missing = parts - whole, places - whole.sum(axis=1)

@@ -1,10 +1,10 @@
-"""ODE: what a sample is worth, and the gradients that say so.
+"""ODE: the value of a sample, and the gradients from which it follows.
 
 Gong et al.: *To Store or Not? Online Data Selection for Federated Learning with Limited Storage*.
-A sample is worth the projection of its gradient on the global gradient (eq. 6). A device averages
-the gradients of what arrives (eq. 7) and reports the mean when it takes part; the server makes an
-estimate of the global gradient of the reports (eq. 8). The coordination of section 3.3 is in
-``coordination.py``, the queue of the best in ``value_store.py``.
+The value of a sample is the projection of its gradient on the global gradient (eq. 6). A device
+averages the gradients of arriving samples (eq. 7) and reports the mean when it takes part; from the
+reports the server estimates the global gradient (eq. 8). The coordination of section 3.3 is in
+``coordination.py``, the priority queue of the most valuable samples in ``value_store.py``.
 """
 
 import math
@@ -92,7 +92,7 @@ class RunningGradient(Stateful):
         return self._count
 
     def update(self, gradient: ArrayLike, count: int = 1) -> None:
-        """Take in a sample's gradient, or the mean gradient of ``count`` samples."""
+        """Add a sample's gradient, or the mean gradient of ``count`` samples."""
         new = np.asarray(gradient, dtype=np.float64)
         at_least(1, count=count)
         if self._count and new.shape != self._mean.shape:
@@ -145,7 +145,7 @@ class GlobalGradient:
         return self._sum / self._weight if self._weight else np.zeros(())
 
     def report(self, estimates: Mapping[Any, ArrayLike]) -> None:
-        """Take in what the participants of a round report; nothing if any of it is unusable.
+        """Process the reports of a round; if one is unusable, nothing changes.
 
         A plain 0, from a client where nothing ever arrived, is no report.
         """
@@ -194,7 +194,7 @@ class GlobalGradient:
         return state | {"last": list(self._last.items())}  # reports are replaced, never changed
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._shares = {client: float(share) for client, share in state["shares"]}
         self._last = {client: np.array(report) for client, report in state["last"]}
         self._sum, self._weight = np.array(state["sum"]), float(state["weight"])
@@ -246,7 +246,7 @@ class OdeSelector(StreamSelector):
 
     @property
     def values(self) -> Floats:
-        """Values of what is stored; NaN where there is none."""
+        """Values of the stored samples; NaN if there are none."""
         values = [self._store_of(label).value(key) for key, label in self._labels.items()]
         return np.array([np.nan if self._by_lot or v == _UNVALUED else v for v in values])
 
@@ -318,7 +318,7 @@ class OdeSelector(StreamSelector):
         return {label: n for label, n in enumerate(places.tolist()) if n}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the plan, what is stored with its values, and the generator."""
+        """Return the plan, the stored samples with their values, and the generator."""
         stored = {e[2]: e for store in self._stores.values() for e in store.entries()}
         entries = [stored[key] for key in self._labels]
         return super().state_dict() | {
@@ -329,7 +329,7 @@ class OdeSelector(StreamSelector):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         self._by_lot = bool(state["by-lot"])
         entries: dict[int, list[Any]] = {int(label): [] for label, _, _ in state["stores"]}
         columns = (state[name].tolist() for name in ("values", "arrivals", "keys", "labels"))

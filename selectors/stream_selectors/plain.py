@@ -1,4 +1,4 @@
-"""Rules that need to know nothing of a sample: a uniform draw, the latest, or everything."""
+"""Rules that use no information about samples: a uniform draw, the latest, or all of them."""
 
 from typing import Any
 
@@ -43,11 +43,11 @@ class Reservoir(StreamSelector):
         self._slots.remove(key)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored, how many arrived, and the generator."""
+        """Return the stored samples, the number of arrivals, and the generator."""
         return super().state_dict() | {"slots": list(self._slots), "seen": self._seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         super().load_state_dict(state)
         self._slots = [key for key in state["slots"] if key in self._labels]
         self._seen = int(state["seen"])

@@ -1,4 +1,4 @@
-"""Rules that keep what scores highest, some after they have set aside what looks like noise."""
+"""Rules that keep the samples of highest score; some first exclude likely noise."""
 
 from bisect import bisect_left, insort
 from collections import deque
@@ -21,7 +21,7 @@ class RankedSelector(StreamSelector):
 
     @property
     def values(self) -> Floats:
-        """Scores of what is stored."""
+        """Scores of the stored samples."""
         return np.array([self._store.value(key) for key in self._labels], dtype=np.float64)
 
     def revalue(self, batch: Offered) -> None:
@@ -42,11 +42,11 @@ class RankedSelector(StreamSelector):
         self._store.discard(key)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored with its scores, and the generator."""
+        """Return the stored samples with their scores, and the generator."""
         return super().state_dict() | {"store": self._store.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         self._store.load_state_dict(state["store"])
         super().load_state_dict(state)
 
@@ -57,7 +57,7 @@ class RankedSelector(StreamSelector):
 class FilteredSelector(RankedSelector):
     """Keeps the highest scores, without samples above a quantile of those that came before.
 
-    - ``quantile``: of the scores of the last :data:`WINDOW` samples; a sample above it is taken for
+    - ``quantile``: of the scores of the last :data:`WINDOW` samples; samples above it count as
       noise.
     """
 
@@ -77,11 +77,11 @@ class FilteredSelector(RankedSelector):
         super()._again(key, score)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored, the scores of the window, and the generator."""
+        """Return the stored samples, the scores of the window, and the generator."""
         return super().state_dict() | {"recent": np.array(self._recent.scores(), dtype=np.float64)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         super().load_state_dict(state)
         self._recent = RecentScores(WINDOW)
         for score in state["recent"].tolist():

@@ -21,11 +21,11 @@ _MEMORY = 50.0  # rounds that a measured velocity is the mean of, at most
 class StoragePlan(Stateful):
     """A plan that lasts: small changes wait, and a new one keeps what it can of the old.
 
-    It is made again when clients are new or gone for good, when a label comes that nobody had, when
-    capacities have changed, or when velocities have drifted. Drift is measured in shares of all
-    that arrives, as the plan does not depend on how long a round is. Measured velocities differ by
-    chance: what chance explains is no drift, and every plan for drift doubles the rounds until the
-    next.
+    The server makes a new plan if clients join or leave for good, if a new label arrives, if
+    capacities change, or if velocities drift. Drift is measured in shares of all arrivals, since
+    the plan does not depend on the length of a round. Measured velocities differ by chance, which
+    does not count as drift; every new plan because of drift doubles the rounds until the next such
+    plan.
 
     - ``replan``: drift (in sum, of shares that add up to 1) from which on the plan is made again;
       infinite for never: only for other clients, or labels that nobody had.

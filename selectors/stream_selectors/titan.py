@@ -3,11 +3,11 @@
 Gong, Xing, Zheng, Wu, 2025: *A Two-Stage Data Selection Framework for Data-Efficient Model Training
 on Edge Devices*, by the authors of ODE. Its second stage, classified importance sampling, draws
 samples of a class in proportion to the lengths of their gradients g (eq. 3), and class y has
-places in proportion to ``n_y sqrt((E ||g||)^2 - ||E g||^2)`` (eq. 2). Ours leaves out the second
-term, for which devices would keep a mean gradient of each class: places go by ``n_y E ||g||``, as
-in importance sampling over all samples, which the paper improves on. What is drawn stays stored,
-and all count alike, where the paper divides by the chance of each. The first stage, which spares
-slow devices the gradients of most samples, is left out.
+places in proportion to ``n_y sqrt((E ||g||)^2 - ||E g||^2)`` (eq. 2). Ours omits the second term,
+for which devices would keep a mean gradient of each class: a class gets ``n_y E ||g||`` places, as
+in importance sampling over all samples, which the paper improves on. Drawn samples stay stored and
+have equal weights, where the paper divides by their probabilities. The first stage, which saves
+slow devices the gradients of most samples, is omitted.
 """
 
 import heapq
@@ -48,7 +48,7 @@ class Titan(StreamSelector):
 
     @property
     def values(self) -> Floats:
-        """Lengths of the gradients of what is stored."""
+        """Lengths of the gradients of the stored samples."""
         return np.array([self._drawn[key][1] for key in self._labels], dtype=np.float64)
 
     def revalue(self, batch: Offered) -> None:
@@ -108,13 +108,13 @@ class Titan(StreamSelector):
         self._here = Counter(self._labels.values())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is stored with its draws, what is known of classes, and the generator."""
+        """Return the stored samples with their draws, statistics of classes, and the generator."""
         drawn = np.array([self._drawn[key] for key in self._labels]).reshape(len(self), 2)
         classes = np.array([(y, *known) for y, known in self._classes.items()])
         return super().state_dict() | {"drawn": drawn, "classes": classes.reshape(-1, 3)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         super().load_state_dict(state)
         pairs = zip(state["keys"].tolist(), state["drawn"].tolist(), strict=True)
         self._drawn = {key: (log, length) for key, (log, length) in pairs if key in self._labels}

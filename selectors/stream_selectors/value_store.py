@@ -47,7 +47,7 @@ class ValueStore:
     def offer(self, key: Hashable, value: float) -> Any:
         """Store a key if its value is high enough; return the key that had to go for it, or None.
 
-        Whether the offered key was stored is what ``key in store`` says.
+        ``key in store`` tells whether the offered key was stored.
         """
         if key in self._entries:
             self.refresh(key, value)
@@ -104,7 +104,7 @@ class ValueStore:
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[tuple[float, int, Any]], clock: int) -> None:
-        """Take back entries, and the time of the next arrival; what is too much goes."""
+        """Restore entries, up to the capacity, and the time of the next arrival."""
         self._entries = {entry[2]: entry for entry in entries}
         self._heap = list(self._entries.values())
         heapq.heapify(self._heap)
@@ -123,7 +123,7 @@ class ValueStore:
         return state | {"arrivals": np.array(arrivals, dtype=np.int64), "clock": self._clock}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; what is too much for the capacity goes."""
+        """Restore what :meth:`state_dict` returned; samples beyond the capacity are dropped."""
         columns = state["values"].tolist(), state["arrivals"].tolist(), state["keys"]
         self.restore(zip(*columns, strict=True), int(state["clock"]))
 

@@ -1,4 +1,4 @@
-"""What every callback can do, and callbacks of the user's own."""
+"""The base class of callbacks, and the user's own callbacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Callback:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
 
 
 _log = logging.getLogger("forager")
@@ -68,7 +68,7 @@ Make = Callable[[RunFolder], Callback]
 
 
 def load_callbacks(text: str) -> dict[str, Make]:
-    """Return what makes each callback that a run config names; an error if one is not there."""
+    """Return the factories of the callbacks that a run config names; an error if one is missing."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     return {name: _loaded(name) for name in names}
 
@@ -124,7 +124,7 @@ class OwnCallbacks(Callback):
         return next((reason for reason in reasons if isinstance(reason, str) and reason), None)
 
     def at_the_end(self) -> Callback:
-        """Return what notifies them of the end of the run, when all its files are written."""
+        """Return a callback that notifies them of the end, after all files are written."""
         own = self
 
         class AtTheEnd(Callback):
@@ -138,7 +138,7 @@ class OwnCallbacks(Callback):
         return {name: callback.state_dict() for name, callback in self.callbacks.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         for name, callback in self.callbacks.items():
             callback.load_state_dict(dict(state.get(name, {})))
 

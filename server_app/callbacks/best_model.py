@@ -104,7 +104,7 @@ class BestModel(Callback):
         return {"round": self.round, "value": None if math.isnan(self.value) else self.value}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; nothing from runs that kept no best model."""
+        """Restore what :meth:`state_dict` returned; nothing from runs that kept no best model."""
         self.round = int(state.get("round", -1))
         value = state.get("value")
         self.value = math.nan if value is None else float(value)

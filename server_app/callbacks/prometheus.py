@@ -114,7 +114,7 @@ class Prometheus(Tracker, Collector):
         return super().state_dict() | {"sums": dict(self._sums), "round": self._round}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._round = int(state.get("round", 0))
         self._sums |= {name: float(v) for name, v in state.get("sums", {}).items()}

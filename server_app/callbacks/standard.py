@@ -80,7 +80,7 @@ class EarlyStopCallback(Callback):
         return {"best": best, "without": self._without, "seen": self._seen}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._best = math.nan if state["best"] is None else float(state["best"])
         self._without, self._seen = int(state["without"]), int(state["seen"])
 

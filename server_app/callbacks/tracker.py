@@ -49,5 +49,5 @@ class Tracker(Callback):
         return {"run-id": self.run_id}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.run_id = str(state.get("run-id", ""))

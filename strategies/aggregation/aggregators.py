@@ -1,4 +1,4 @@
-"""Flower's strategies by name, set up to take everyone they are shown.
+"""Flower's strategies by name, configured to sample all nodes that they see.
 
 ``common`` are settings that all of them have: see :class:`FlowerAggregator`.
 """

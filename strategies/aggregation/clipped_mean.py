@@ -1,15 +1,15 @@
 """A mean in which no update is longer than the median: robust, and fair to the sizes of sites.
 
-Median and Krum ignore how many samples a site has. Here every site counts by its samples, and a
-long update only by its direction:
+Median and Krum ignore how many samples a site has. Here every site counts by its samples, and only
+the direction of a long update counts:
 
     u = sum_i w_i u_i min(1, c / |u_i|) / sum_i w_i,   c = median_i |u_i|,
     w_i = min(n_i, 2 median_j n_j)
 
 (norm clipping: Sun et al., 2019, *Can You Really Backdoor Federated Learning?*; the median as the
-bound needs no setting). While fewer than half of the updates are hostile, c is at most as long as
-some honest one. While fewer than a third are, they have less than half of the weight, whatever
-numbers of samples they claim.
+bound needs no setting). If fewer than half of the updates are hostile, c is at most as long as some
+honest one. If fewer than a third are, they have less than half of the weight, whatever numbers of
+samples they claim.
 """
 
 import numpy as np

@@ -37,8 +37,8 @@ class FlowerAggregator(Layer):
       result), replies are summed in double precision as they arrive, and dropped. The strategy gets
       the mean as a single reply.
     - Integer arrays are hidden from the strategy. Counters, which have no axes (as in batch
-      normalisation), take the median of the replies. All others stay as the server has them: an
-      index that one client invents would be out of range for all.
+      normalisation), take the median of the replies. All others stay as on the server: an index
+      that one client invents would be out of range for all.
     - The model keeps its dtypes; FedAdam and q-FedAvg would turn float32 into float64.
 
     ``mean_like``: the strategy needs only the mean. ``by_entry``: it works entry by entry.
@@ -132,7 +132,7 @@ class FlowerAggregator(Layer):
         return self._restored(arrays, counted), metrics
 
     def _of_mean(self, server_round: int, tables: Iterable[Replies], counted: _Counted) -> Outcome:
-        """Return what the strategy makes of the mean, as its only reply."""
+        """Return the strategy's result for the mean, as its only reply."""
         mean = mean_of(tables, equal_weights=self.equal_weights)
         if mean is None:
             return None, None
@@ -147,7 +147,7 @@ class FlowerAggregator(Layer):
     def _of_replies(
         self, server_round: int, replies: list[Message], *, alike: bool = False
     ) -> Outcome:
-        """Return what the strategy makes of replies; the same metrics are in all of them."""
+        """Return the strategy's result for replies that all have the same metrics."""
         replies = replies if alike else uniform(replies)
         for name in self.needs:
             _bounded(replies, name)
@@ -236,7 +236,7 @@ def _without_integers(reply: Message, counted: _Counted) -> Message:
 
 
 def _bounded(replies: list[Message], name: str) -> None:
-    """Bring a metric near the usual, so that no client's nothing, or much, decides for all.
+    """Limit a metric to near the usual value, so that no single client decides the result.
 
     q-FedAvg weighs by a power of the losses, and divides by it.
     """

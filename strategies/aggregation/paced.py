@@ -1,11 +1,11 @@
 """Paced averaging: server momentum whose step follows how well successive rounds agree.
 
-A server step of 1, FedAvg's, is too short where clients take few local steps, and a fixed longer
-one overshoots where they take many. Whether it is too short shows in the updates themselves: while
-the mean update of a round points where those before it pointed, more of the way is left; once it
-points back, the last steps were too long. This is hypergradient descent (Baydin et al., 2018) on
-the logarithm of the step, with the cosine in place of the product, so that neither the client's
-learning rate nor the size of the model matters.
+FedAvg's server step of 1 is too short if clients take few local steps, and a fixed longer one
+overshoots if they take many. The updates themselves show which is the case: as long as the mean
+update of a round has the direction of earlier ones, the step can grow; once it points back, the
+last steps were too long. This is hypergradient descent (Baydin et al., 2018) on the logarithm of
+the step, with the cosine in place of the product: neither the client's learning rate nor the size
+of the model matters.
 """
 
 import math
@@ -33,13 +33,13 @@ def next_step(step: float, cosine: float) -> float:
 
 
 class PacedAvg(FromCurrent):
-    """FedAvg with bias-corrected momentum and a step of its own finding.
+    """FedAvg with bias-corrected momentum and an adaptive step.
 
     With the mean update ``d_t`` of round t, ``m_t = b m_{t-1} + (1 - b) d_t`` and the step
     ``s_t = next_step(s_{t-1}, cos(d_t, m_{t-1}))``, the model moves by ``s_t m_t / (1 - b**t)``.
-    Where a round turns back, or two do so less clearly, momentum has carried the model past its
-    aim, and ``m`` and its count begin anew (O'Donoghue and Candes, 2015: adaptive restart). It
-    sends what FedAvg sends, and remembers one model.
+    If a round reverses the direction, or two rounds do so less clearly, momentum has overshot, and
+    ``m`` and its count start again (O'Donoghue and Candes, 2015: adaptive restart). It sends the
+    same as FedAvg, and stores one model.
     """
 
     def __init__(self, *, server_momentum: float = 0.9, **everyone: int) -> None:
@@ -72,7 +72,7 @@ class PacedAvg(FromCurrent):
 
 
 def _cosine(one: Arrays, other: Arrays) -> float:
-    """Return the cosine of two updates; what keeps the step as it is if one of them is zero."""
+    """Return the cosine of two updates; if one is zero, the value that keeps the step."""
     pairs = [(one[name].ravel(), other[name].ravel()) for name in one]
     product = sum(float(a @ b) for a, b in pairs)
     norms = math.sqrt(sum(float(a @ a) for a, _ in pairs) * sum(float(b @ b) for _, b in pairs))

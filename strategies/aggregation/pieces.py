@@ -46,7 +46,7 @@ class Pieces:
                 self._file.write(arrays[name].tobytes())
 
     def aggregate(self, strategy: Callable[[list[Message]], Outcome]) -> Outcome:
-        """Return what a strategy makes of all replies."""
+        """Return a strategy's result for all replies."""
         with self._file:
             done: dict[str, list[NDArray[Any]]] = {name: [] for name in self._like}
             metrics = None

@@ -113,7 +113,7 @@ class RunningMean:
     def metrics(self) -> dict[str, float]:
         """The mean over those who report it, of each metric that half of all weight does.
 
-        What a few clients call by a name of their own is nobody's metric.
+        A metric that only a few clients report is dropped.
         """
         common = {n: told for n, told in self._metrics.items() if 2 * told[1] >= self.weight}
         return {name: total / of for name, (total, of) in common.items()}

@@ -1,4 +1,4 @@
-"""The bases of aggregators that look at updates, not models."""
+"""Base classes of aggregators that work on updates, not models."""
 
 from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ class FromCurrent(FedAvg):
 
 
 class UpdateAverage(FromCurrent):
-    """Move the model by what :meth:`combine` makes of the updates, a row of a matrix each."""
+    """Move the model by the update that :meth:`combine` returns for a matrix of updates."""
 
     def combine(self, updates: Vector, weights: Vector, server_round: int) -> Vector:
         """Return the update of the model, given a row and a weight per client."""

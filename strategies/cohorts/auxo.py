@@ -1,10 +1,10 @@
 """Auxo on the server.
 
-The algorithm is ``selectors.cohorts.auxo``; this turns messages into its arrays and back.
-Affinity records live with the clients. Before clients are matched to several cohorts they are asked
-for their request by one small message, which also brings them what the last round found; requests
-come with the replies as well, for the cohorts' clusters. As in the paper, over-commitment discards
-what comes too late (:mod:`strategies.cohorts.split_testing` learns from it).
+The algorithm is ``selectors.cohorts.auxo``; this module turns messages into its arrays and back.
+Affinity records are stored on the clients. Before clients are matched to several cohorts, one small
+message delivers the last feedback and asks for their requests. Training replies also carry the
+requests, for clustering. As in the paper, over-commitment discards late replies
+(:mod:`strategies.cohorts.split_testing` learns from them).
 """
 
 import logging

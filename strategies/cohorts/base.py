@@ -1,4 +1,4 @@
-"""What the :class:`~forager.strategies.layers.cohorts.Cohorts` layer asks of a rule."""
+"""The base class of rules of the :class:`~forager.strategies.layers.cohorts.Cohorts` layer."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,9 +57,9 @@ class Scene:
     """What a rule sees when it places clients.
 
     ``ask(keys, kind, records, settings, read)`` sends clients a message of that kind and returns
-    what ``read`` makes of the reply of each that answered in time. Replies that it refuses by a
-    ValueError are set aside. ``records`` are sent to all by their names, or say what each client is
-    sent; those that are sent the same get the same object.
+    ``read(reply)`` for each client that answered in time. If ``read`` raises a ValueError, the
+    reply is set aside. ``records`` go to all clients by name, or are given for each client; equal
+    records must be the same object.
     """
 
     round: int  # the server's
@@ -74,7 +74,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class CohortSignals:
-    """What a cohort's participants of one round did: one row of ``signals`` each."""
+    """The participants of a cohort in one round: one row of ``signals`` for each."""
 
     keys: list[str]
     signals: NDArray[np.float32]
@@ -148,11 +148,11 @@ class CohortRule(Stateful):
         return None
 
     def report(self) -> dict[str, Any]:
-        """Return what is worth an entry in the journal after a round."""
+        """Return entries for the event log after a round."""
         return {}
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return {}
 
     def leaves(self) -> list[str] | None:
@@ -172,7 +172,7 @@ C = TypeVar("C", bound=_Core)
 
 
 class CoreRule(CohortRule, Generic[C]):
-    """A rule around an algorithm, which knows the cohorts and remembers what must be."""
+    """A rule around an algorithm, which holds the cohorts and the state."""
 
     core: C
 
@@ -185,7 +185,7 @@ class CoreRule(CohortRule, Generic[C]):
         return self.core.state_dict() | super().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.core.load_state_dict(state)
         super().load_state_dict(state)
 

@@ -17,13 +17,13 @@ _ALIKE = 0.35  # unless two clients of different parts have updates with at leas
 class CflRule(CoreRule[Cfl]):
     """Sattler's recursive bipartition.
 
-    The two lengths it compares with depend on the model and the learning rate. Here the mean update
-    must be shorter than a share of the round's longest (epsilon 1), and that must be longer than a
-    share of the longest of all rounds (epsilon 2): clients that have converged are not split.
-    Lengths cannot tell groups from clients that each have their own few labels, so a split is also
-    refused where some clients of different parts are alike (gamma_max in the paper's algorithm). A
-    client that was absent when its cohort was split goes to the largest part and is sorted when it
-    next takes part in a split.
+    The paper's two thresholds are lengths, which depend on the model and the learning rate. Here
+    the mean update must be shorter than a share of the round's longest (epsilon 1), and the longest
+    must exceed a share of the longest of all rounds (epsilon 2): converged clients are not split.
+    Lengths cannot distinguish groups from clients with few labels each. A split is therefore also
+    refused if clients of different parts are similar (gamma_max in the paper's algorithm). A client
+    that was absent when its cohort was split goes to the largest part, and is assigned when it next
+    takes part in a split.
     """
 
     remembers = ("longest",)

@@ -154,7 +154,7 @@ class CohortModels:
         ]
 
     def load(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Take back what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
         self.models, self.strategies, self.rounds = {}, {}, {}
         for cohort in state:
             name = str(cohort["name"])

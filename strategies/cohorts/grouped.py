@@ -1,4 +1,4 @@
-"""Rules that group clients by updates they are asked for: FlexCFL first, FL+HC after a while."""
+"""Rules that ask clients for updates and group them: FlexCFL at first, FL+HC after some rounds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -58,7 +58,7 @@ class GroupedRule(CoreRule[G]):
         return {"core": super().state_dict(), "model": model}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state["core"])
         self.model = None if state["model"] is None else to_record(state["model"])
 

@@ -1,4 +1,4 @@
-"""IFCA: k models from the start; each client trains what fits it best. CLoVE starts likewise."""
+"""IFCA and CLoVE: k models from the start; each client trains the one that fits its data."""
 
 import math
 

@@ -5,10 +5,10 @@ enough for a head, and a body gains from everyone's (Arivazhagan et al., 2019: *
 with Personalization Layers*; there, each client is a cohort of its own).
 
 Shared changes: a cohort's own change is a noisy estimate if few of its members took part, and a
-small cohort has little data to learn from. So a cohort takes over its own change with a weight, the
-squared share of the clients that trained, and for the rest the change of all clients together. With
-weight 0 all cohorts are one model; with weight 1, everybody in every round, they have nothing in
-common.
+small cohort has little data to learn from. A cohort's step is therefore a weighted mean of its own
+change and the change of all clients; the weight of its own change is the squared share of clients
+that trained. With weight 0 all cohorts are one model; with weight 1 (all clients train in every
+round) they share nothing.
 """
 
 from collections.abc import Iterable, Mapping

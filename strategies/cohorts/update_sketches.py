@@ -1,4 +1,4 @@
-"""What cohorts are found by: a short vector for each client that trained in a round."""
+"""The signals by which cohorts are found: a short vector per client that trained in a round."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -110,8 +110,8 @@ class SupportSignal(Signal):
 class CentredSupportSignal(SupportSignal):
     """Which parameters matter to a client more than to others.
 
-    The mean over all participants of the round, in whichever cohort, is subtracted: within a cohort
-    of one kind nothing but noise would be left of the differences to that cohort's own mean.
+    The mean over all participants of the round, in all cohorts, is subtracted: within a homogeneous
+    cohort the differences from that cohort's own mean would be noise only.
     """
 
     outlives_its_round = False  # the mean of its round is gone

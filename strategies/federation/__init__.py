@@ -1,1 +1,1 @@
-"""Who is there, what is under way, who said what: the one handle of all layers."""
+"""The clients, messages in flight and answers of a run: the handle of all layers."""

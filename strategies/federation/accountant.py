@@ -1,11 +1,11 @@
-"""How much privacy Gaussian noise leaves: the exact curve of the Gaussian mechanism.
+"""The privacy of Gaussian noise: the exact curve of the Gaussian mechanism.
 
 A release with noise multiplier s (standard deviation over sensitivity) has
 
     delta(epsilon) = Phi(1 / (2 s) - epsilon s) - exp(epsilon) Phi(-1 / (2 s) - epsilon s)
 
-(Balle and Wang, 2018, theorem 8). T releases are together as one with multiplier s / sqrt(T). No
-credit is taken for the random choice of clients: selection by what clients say is not random.
+(Balle and Wang, 2018, theorem 8). T releases equal one with multiplier s / sqrt(T). Random
+choice of clients is not credited (no amplification), because selection by answers is not random.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What the server knows of every client: ages, participation, last answers, punctuality."""
+"""The server's memory of clients: ages, participation, last answers, punctuality."""
 
 import math
 from collections import Counter
@@ -164,7 +164,7 @@ class ClientMemory:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._now = self._seen = 0
         self._round = state.get("round")
         self._since = {key: -int(age) for key, age in state["ages"].items()}
@@ -313,7 +313,7 @@ class ResponseTimes(Stateful):
         return not fresh or self._seconds.get(key, 0.0) <= self.deadline()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self._learned = None
 

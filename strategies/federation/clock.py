@@ -1,4 +1,4 @@
-"""The time that replies arrive by: the machine's own, or one that a runtime brings.
+"""The clock by which replies arrive: the machine's, or one that a runtime provides.
 
 Server code asks a clock for the time and lets it wait. It never asks whether time is simulated.
 """
@@ -50,7 +50,7 @@ class WallClock(Clock):
 
 
 class ClockedGrid(Grid):
-    """A runtime that brings its own clock, and keeps what its clients and it itself remember."""
+    """A runtime with its own clock, which keeps its own state and that of its clients."""
 
     clock: Clock
 
@@ -60,7 +60,7 @@ class ClockedGrid(Grid):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
 
 
 def clock_of(grid: Grid, poll: float) -> Clock:

@@ -32,7 +32,7 @@ def question(content: RecordDict, node: int, kind: str, route: Route) -> Message
 
 
 class GridWrapper(Grid):
-    """A grid that hands everything on to another one."""
+    """A grid that forwards everything to another one."""
 
     def __init__(self, grid: Grid) -> None:
         self.grid = grid

@@ -1,4 +1,4 @@
-"""Who was given what, in one place: everything under way, and the models that clients hold.
+"""The assignments of clients: all messages in flight, and the models that clients hold.
 
 An :class:`Assignment` is what a client was asked to do. Who is busy, late, expected, or was sent
 which model are questions to the :class:`Ledger`, which is part of a checkpoint.
@@ -182,7 +182,7 @@ class Ledger:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned, in place of all that is known."""
+        """Restore what :meth:`state_dict` returned, in place of all that is known."""
         models = {place: to_record(arrays) for place, arrays in enumerate(state.get("models", []))}
 
         def made(kept: Mapping[str, Any]) -> Assignment:

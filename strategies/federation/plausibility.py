@@ -1,13 +1,13 @@
-"""What is usual: the median of what all clients claim, and what is absurd against it.
+"""Usual values: the median of the claims of all clients, and limits that follow from it.
 
-The one class behind every limit that is learned: samples, norms, losses, utilities, velocities,
-estimates, changes of control variates. Nobody can set such a limit alone, however early or often
-it speaks: every client has one voice, its last claim, whether that was accepted or not. Zeros have
-no voice, nor has what is not finite.
+This class is behind every learned limit: samples, norms, losses, utilities, velocities, estimates,
+changes of control variates. No client can set such a limit alone, however early or often it sends
+claims: its last claim counts once, accepted or not. Zeros and values that are not finite do not
+count.
 
-Honest sizes may differ much by themselves: where a client takes one step a round, near convergence,
-its updates are ten times as long in one round as in another. So a limit also leaves room for what
-clients claimed in their last rounds, by a spread that a minority cannot move far.
+Sizes of honest clients may differ much: with one step per round, near convergence, a client's
+updates are ten times as long in one round as in another. A limit therefore also leaves room for the
+spread of recent claims, estimated by medians, which a minority cannot move far.
 """
 
 import math
@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-_VOICES = 100  # clients whose last claims say what is usual; more if a table has more
-_ENOUGH = 5  # voices that settle what is usual in a round before anybody speaks
-_HEARD = 5  # claims of each client that say how much honest sizes differ
+_CLIENTS = 100  # whose last claims define the usual value; more if a table has more
+_ENOUGH = 5  # claims of earlier rounds that define it without those of the round
+_HEARD = 5  # claims of each client from which the spread is estimated
 _SPREADS = 5.0  # standard deviations of their logarithms that are no outlier
 _WIDEST = 3.0  # times the factor that the spread may raise it to
 
 
 class UsualSize:
-    """Hears what clients claim, and says how much another may.
+    """Learns the claims of clients, and limits further claims.
 
-    In a round, what was usual before decides, so that it does not matter who comes first. Only
-    where too little is known do the claims of the round itself decide: then all of them should be
-    heard before any is judged. ``factor`` times the usual is absurd, or up to three times as much
-    where claims differ so much by themselves. With fewer voices than ``fewest`` nothing is usual:
-    of two, there is no way to know which one lies.
+    The usual value of earlier rounds decides, whatever the order of replies in a round. Only if too
+    few claims are known, those of the round itself decide: then all of them should be heard before
+    any is judged. The limit is ``factor`` times the usual value, or up to three times as much if
+    claims differ much. With fewer claims than ``fewest`` there is no usual value: of two clients,
+    there is no way to know which one lies.
     """
 
     def __init__(self, factor: float, fewest: int = 3) -> None:
@@ -61,7 +61,7 @@ class UsualSize:
         told = {key: size for key, size in zip(clients, sizes, strict=True) if 0 < size < math.inf}
         for key, size in told.items():
             self._claims[key] = [size, *self._claims.pop(key, ())][:_HEARD]
-        for key in list(self._claims)[: max(0, len(self._claims) - max(_VOICES, len(told)))]:
+        for key in list(self._claims)[: max(0, len(self._claims) - max(_CLIENTS, len(told)))]:
             del self._claims[key]
 
     def most(self, otherwise: float) -> float:
@@ -87,11 +87,11 @@ class UsualSize:
         return float(np.median([own[0] for own in self._claims.values()])) if known else 0.0
 
     def state_dict(self) -> dict[str, list[float]]:
-        """Return what is remembered."""
+        """Return the state as a tree."""
         return dict(self._claims)
 
     def load_state_dict(self, claims: Any) -> None:
-        """Take back what :meth:`state_dict` returned, or the one claim an older version kept."""
+        """Restore what :meth:`state_dict` returned, or the one claim an older version kept."""
         known = claims.items() if isinstance(claims, Mapping) else ()
         self._claims = {key: list(own) if isinstance(own, list) else [own] for key, own in known}
         self._settled = 0.0

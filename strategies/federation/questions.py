@@ -34,7 +34,7 @@ from .observations import answered
 
 @dataclass
 class Questions:
-    """What clients are asked before they are chosen, how many of them, and what may be true."""
+    """Questions before the choice: which, to how many clients, and which answers are valid."""
 
     bounded: bool = True  # a similarity must lie in [-1, 1]
     labels: int = 0  # how many a histogram must be of; 0 if that is not known

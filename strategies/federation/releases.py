@@ -1,4 +1,4 @@
-"""Who has released how often: an account that only grows, whatever a run goes back to."""
+"""The number of releases of each client: an account that only grows, even after a roll-back."""
 
 import json
 import os

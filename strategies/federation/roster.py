@@ -1,4 +1,4 @@
-"""Who is who, and who may take part: stable client keys for node ids, which change on restarts."""
+"""Identity and admission of clients: stable keys for node ids, which change on restarts."""
 
 import hashlib
 import logging
@@ -353,7 +353,7 @@ class Roster:
         for differs, keys in others.items():
             _log.warning(
                 "mixed versions: client %s %s. Update the device, or the server (docker/README.md, "
-                "Updates): messages may fail that only one side knows",
+                "Updates): messages that only one side knows may fail",
                 *(_named(keys), differs),
             )
 

@@ -1,4 +1,4 @@
-"""What the server learns of clients from the models they trained, for rules that choose clients."""
+"""Observations of clients from their updates, for rules that choose clients."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Replies that wait until all have come: on disk, once their models are many or large."""
+"""Replies that wait until all have arrived: on disk if their models are many or large."""
 
 from collections import defaultdict
 from collections.abc import Iterator

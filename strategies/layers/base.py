@@ -120,7 +120,7 @@ class Layer(Strategy):
         return self.inner.models(arrays) if isinstance(self.inner, Layer) else {"": (arrays, 1.0)}
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return self.inner.collected() if isinstance(self.inner, Layer) else {}
 
     def reply_records(self) -> frozenset[str]:
@@ -195,7 +195,7 @@ def strategy_state(strategy: Strategy) -> dict[str, Any]:
 
 
 def load_strategy_state(strategy: Strategy, state: dict[str, Any]) -> None:
-    """Take back what :func:`strategy_state` returned."""
+    """Restore what :func:`strategy_state` returned."""
     if hasattr(strategy, "load_state_dict"):
         strategy.load_state_dict(state)
         return

@@ -1,12 +1,12 @@
-"""Buffered asynchronous aggregation: the server does not wait for the slow, but uses their work.
+"""Buffered asynchronous aggregation: the server uses late updates instead of waiting for them.
 
 Nguyen et al., 2022: *Federated Learning with Buffered Asynchronous Aggregation* (FedBuff). Clients
-train all the time. As soon as k updates are in, the server aggregates them and sends the new model
-to as many clients as are idle. An update of a client that began tau rounds ago counts for
+train all the time. As soon as k updates have arrived, the server aggregates them and sends the new
+model to k idle clients. An update of a client that began tau rounds ago has the weight
 ``(1 + tau) ** -a``, with a = 1/2 in the paper's experiments.
 
-Updates that come after a round which did not wait for them are taken likewise, in the next round
-(after REFL: Abdelmoniem et al., 2023, whose weight also grows with how much an update deviates).
+Late updates of a round that did not wait for them are aggregated likewise, in the next round (after
+REFL: Abdelmoniem et al., 2023, whose weight also grows with the deviation of an update).
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from .base import Layer, Outcome
 
 
 def staleness_weight(rounds: int, exponent: float = 0.5) -> float:
-    """Return how much an update counts that is this many rounds old."""
+    """Return the weight of an update that began this many rounds ago."""
     return float((1.0 + rounds) ** -exponent)
 
 
@@ -52,7 +52,7 @@ class Buffer(Layer):
         super().begin(server_round, arrays, grid)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Aggregate what is in the buffer."""
+        """Aggregate the updates in the buffer."""
         arrays, metrics = super().aggregate_train(server_round, replies)
         self._now = arrays if arrays is not None else self._now
         return arrays, metrics

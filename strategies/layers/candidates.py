@@ -1,4 +1,4 @@
-"""Who can be chosen: how many, who of those connected, and what is known of them."""
+"""Candidates of a round: how many clients, which of those connected, and what is known of them."""
 
 import logging
 import math
@@ -25,7 +25,7 @@ from ..federation.update_observations import UpdateObservations
 
 _log = logging.getLogger("forager")
 _IMPLAUSIBLE = 20.0  # times the usual loss that a client may claim, once some are known
-_VOICES = 6  # clients that say what is usual: losses and sizes of honest ones differ much
+_FEWEST = 6  # clients that define usual values: losses and sizes of honest ones differ much
 _MOST_FAILURES = 0.8  # share of failures that more clients are asked for
 
 
@@ -79,13 +79,13 @@ class Participation:
 
 
 class CheckedClaims:
-    """What clients say of themselves: judged against what all say, then remembered."""
+    """What clients report about themselves: compared with all reports, then remembered."""
 
     def __init__(self, federation: Federation, needs: frozenset[str], questions: Questions) -> None:
         self._federation = federation
         self._readers = readers(needs, questions.bounded, questions.hashes)
         self._updates = UpdateObservations(needs, questions.seed, questions.steps_of)
-        self._usual = {name: UsualSize(_IMPLAUSIBLE, _VOICES) for name in (LOSS, UTILITY)}
+        self._usual = {name: UsualSize(_IMPLAUSIBLE, _FEWEST) for name in (LOSS, UTILITY)}
 
     def settle(self) -> None:
         """Begin a round."""
@@ -93,7 +93,7 @@ class CheckedClaims:
             usual.settle()
 
     def take(self, server_round: int, replies: Replies) -> None:
-        """Remember what training replies say; they are still trained with if it makes no sense."""
+        """Remember reports in training replies; an invalid report does not exclude its update."""
         if not self._readers and not self._updates.names:
             return
         federation, memory = self._federation, self._federation.memory
@@ -139,12 +139,12 @@ class CheckedClaims:
         return usable
 
     def _hear(self, keys: Iterable[str], name: str, values: Iterable[Any]) -> None:
-        """Learn what is usual, from all claims before any of them is judged."""
+        """Learn the usual values from all claims, before any of them is judged."""
         if name in self._usual:
             self._usual[name].hear(keys, [value or 0.0 for value in values])
 
     def _learn(self, key: str, name: str, value: Any, told_in: int) -> None:
-        """Remember what a client says; :class:`BadReply` if it cannot be, against the others."""
+        """Remember a client's claim; :class:`BadReply` if it is implausible beside the others."""
         memory = self._federation.memory
         if isinstance(value, list):
             known = memory.values([key], name)
@@ -158,11 +158,11 @@ class CheckedClaims:
         memory.learn(key, name, value, told_in)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is usual."""
+        """Return the usual values."""
         return {name: usual.state_dict() for name, usual in self._usual.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         for name, usual in self._usual.items():
             usual.load_state_dict(state[name])
 
@@ -177,7 +177,7 @@ class CandidatePool:
 
 
 class Pools:
-    """Brings together those to choose from with what is known of them, after asking if need be."""
+    """Collects the candidates and what is known of them, after asking clients if necessary."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class Pools:
         return CandidatePool(nodes, Candidates(keys, observations), was_asked)
 
     def filled_up(self, picked: list[int], nodes: Sequence[int], count: int) -> list[int]:
-        """Add those not chosen for longest; who cannot answer gets a fair share of places."""
+        """Add the oldest clients; those that cannot answer get a fair share of the places."""
         can_answer = self._federation.roster.can_answer
         mute = [n for n in nodes if not all(can_answer(n, name) for name in self._wanted)]
         places = min(count, round(count * len(mute) / len(nodes))) if mute else 0

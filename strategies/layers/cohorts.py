@@ -308,7 +308,7 @@ class Cohorts(Layer):
         return super().aggregate_evaluate(server_round, ReplyStream(tables))
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return self.rule.collected()
 
     def _start(self, arrays: ArrayRecord) -> None:
@@ -366,7 +366,7 @@ class Cohorts(Layer):
         return {"cohorts": self.cohorts.state(), "members": self.members, "rule": rule}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; refused if rule and models do not fit."""
+        """Restore what :meth:`state_dict` returned; refused if rule and models do not fit."""
         self.rule.load_state_dict(state["rule"])
         names, known = [str(cohort["name"]) for cohort in state["cohorts"]], self.rule.leaves()
         if names and known is not None and set(names) != set(known):

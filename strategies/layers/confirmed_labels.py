@@ -44,7 +44,7 @@ class ConfirmedLabels(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Tell clients to look at their labels, and whether to weigh their samples."""
+        """Ask clients to check their labels, and say whether to weight their samples."""
         if self.clean is not None:
             self._accuracy = self.clean.accuracy(from_record(arrays))
             config[DOUBT] = sharpness(self._accuracy) if self.doubt.found else 0.0
@@ -60,7 +60,7 @@ class ConfirmedLabels(Layer):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Aggregate, then judge by what clients of the round said."""
+        """Aggregate, then test for wrong labels by the reports of the round."""
         self._shares, self._samples = [], 0.0
         arrays, metrics = super().aggregate_train(server_round, replies)
         if arrays is not None and self.clean is not None and self.doubt.found:

@@ -1,4 +1,4 @@
-"""Who contributed how much: what each accepted update of a round did to the model."""
+"""Contributions: how much each accepted update of a round changed the model."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,13 +20,13 @@ MOST_COORDINATES = 4096  # of a model, evenly spread, that shares are computed f
 class Contributions:
     r"""The updates that a round accepted, by a few coordinates of each.
 
-    The share of a client is the part of the weighted mean update that its own makes, along it:
+    The share of a client is the part that its update contributes along the weighted mean update:
 
     .. math:: s_i = \frac{w_i \langle u_i, m \rangle}{\sum_j w_j \langle m, m \rangle}
        \quad\text{with}\quad m = \frac{\sum_j w_j u_j}{\sum_j w_j}
 
-    All together are 1; a client that pulls the other way has a negative one. Each cohort has its
-    own mean.
+    All shares add up to 1; a client that pulls against the others has a negative share. Each cohort
+    has its own mean.
 
     With a ``loss`` of models on the server's data, every update has a value, too: how much higher
     the loss of the mean is without it. All updates of a round are then held until its end.
@@ -94,7 +94,7 @@ class Contributions:
         return found
 
     def values(self) -> NDArray[np.float64]:
-        """Return what the mean of a cohort loses without each client; empty if nobody asks."""
+        """Return the rise of a cohort's loss without each client; empty if not requested."""
         if self.loss is None:
             return np.zeros(0)
         found = np.zeros(len(self._clients))

@@ -1,4 +1,4 @@
-"""On what: clients train on coresets, chosen by what the server sends."""
+"""On what: clients train on coresets, chosen by the gradients that the server sends."""
 
 from collections.abc import Callable, Iterable
 from itertools import zip_longest
@@ -123,7 +123,7 @@ class Coresets(Layer):
             self.federation.note(self._used(server_round, self._told))
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what clients say of their coresets; those without one train on all data."""
+        """Take out the reports on coresets; clients without one train on all data."""
 
         def read(row: Row) -> None:
             said = row.config(CORESET)
@@ -168,7 +168,7 @@ class Coresets(Layer):
 
 
 def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Targets:
-    """Return what computes the gradients of the server's validation set."""
+    """Return a function that computes the gradients of the server's validation set."""
     data = validation_data(config, str(method))
     task = load_task(config.task_spec())
     model, num_classes = task.build_model().to(chosen_device(config.device)), task.num_classes
@@ -197,7 +197,7 @@ def _targets(config: RunConfig, method: Method, rng: np.random.Generator) -> Tar
 def _standards(
     model: nn.Module, arrays: dict[str, NDArray[Any]], data: Samples, means: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """Return what the server's samples, with right and with wrong labels, say of the judges."""
+    """Return how often the tests doubt right and wrong labels of the server's samples."""
     labels, classes = data.y.numpy(), len(means)
     rows, rivals = rows_and_rivals(model, arrays, data)
     evidence = held_out_evidence(rows, labels, rivals, classes)

@@ -1,7 +1,7 @@
-"""Clients train for as many steps as their speed allows, so that all finish together.
+"""Clients take local steps in proportion to their speed, and finish together.
 
-With ``work = 'coreset-by-speed'`` the steps say how large a coreset is (see the client's hook):
-nobody takes more than the usual ones, which are those on all data.
+With ``work = 'coreset-by-speed'`` the steps determine the size of the coreset (see the client's
+hook): no client takes more than its usual steps, which are those on all data.
 """
 
 import math
@@ -97,12 +97,12 @@ class EqualTime(Layer):
             self._given.pop(old, None)
 
     def own_state(self) -> dict[str, Any]:
-        """Return what is known of the clients, and what they were given."""
+        """Return the speeds of the clients, and the steps that they were given."""
         known = {key: list(told) for key, told in self._known.items()}
         return {"known": known, "given": dict(self._given)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self._known = {k: (int(usual), pace) for k, (usual, pace) in state["known"].items()}
         self._given = dict(state["given"])
 

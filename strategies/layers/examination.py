@@ -1,4 +1,4 @@
-"""What a diagnosis looks at: of every reply, what the server sees of its client anyway."""
+"""The data of a diagnosis: what every reply reveals to the server anyway."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -59,7 +59,7 @@ class Examination(Layer):
         return super().configure_train(server_round, arrays, config, grid)
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what only this layer asked for; look at the rest."""
+        """Take out the records that only this layer requested; read the rest."""
         assigned = self.federation.ledger.of(replies)
         sent = [None if each is None else each.model for each in assigned]
         claims = {LOSS: LOSS_METRIC, AGREEMENT: ACCURACY, PROBED: LOSS_METRIC}
@@ -103,7 +103,7 @@ class Examination(Layer):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask clients once, at the end: finding the best model for each takes them some epochs."""
+        """Ask clients once, at the end: finding the best model for each takes some epochs."""
         if server_round < self.rounds:
             return []
         config[AS_IT_CAME] = True
@@ -132,7 +132,7 @@ class Examination(Layer):
 
 
 def _sensible(column: list[Any] | None, metric: Metric) -> list[float]:
-    """Return what clients say that can be, NaN for the rest: one must not spoil a diagnosis."""
+    """Return plausible reports, and NaN for the rest: no client may spoil a diagnosis."""
     return [sensible(value, metric) for value in column or ()]
 
 

@@ -2,8 +2,8 @@
 
 Personalised averaging over a similarity graph (IOS, section 5): client i starts its local training
 from ``sum_j w_ij theta_j`` over itself and its k nearest neighbours, with weights in proportion to
-their similarity, where theta_j is what client j trained last. Models are kept in bounded memory:
-with large models, clients that have not trained for long are nobody's neighbours.
+their similarity; theta_j is the last model that client j trained. Memory is bounded: with large
+models, clients that have not trained for long are dropped, and are no neighbours.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +101,7 @@ class ModelMemory:
         return {"first": self._first, "models": models}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self._first = dict(state["first"])
         self._models = {
             str(key): {n: (float(e["scale"]), e["kept"]) for n, e in model.items()}
@@ -170,7 +170,7 @@ class Neighbours(Layer):
         return self._personal(server_round, messages)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Keep each client's model and what makes it alike others; aggregate for newcomers."""
+        """Keep each client's model and similarity record; aggregate for newcomers."""
         result = super().aggregate_train(server_round, replies)
         graph = {key: sorted(weights) for key, weights in self._weights.items()}
         values = self.similarity.values
@@ -262,7 +262,7 @@ class Neighbours(Layer):
         return to_record(mean.arrays) if mean.weight else None
 
     def collected(self) -> dict[str, Any]:
-        """Return what clients have sent that a run may keep for analysis."""
+        """Return data from clients that a run may keep for analysis."""
         return self.similarity.collected()
 
     def own_state(self) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Neighbours(Layer):
         return {"models": self.trained.state_dict(), "similarity": self.similarity.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self.trained.load_state_dict(state["models"])
         self._news = True
         self.similarity.load_state_dict(state["similarity"])

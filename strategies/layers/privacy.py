@@ -1,4 +1,4 @@
-"""Differential privacy: the server's noise, and the account of what is left of privacy."""
+"""Differential privacy: the server's noise, and the account of epsilon."""
 
 import itertools
 import math
@@ -118,12 +118,12 @@ class PrivacyLedger(Layer):
         return {"releases": dict(self.federation.releases.counts)}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned; what was released since stays released."""
+        """Restore what :meth:`own_state` returned; what was released since stays released."""
         self.federation.releases.at_least(state["releases"])
 
 
 def together(multipliers: Sequence[float]) -> float:
-    """Return the noise multiplier that says as much as several releases of one round do."""
+    """Return the noise multiplier equivalent to several releases in one round."""
     return sum(z**-2 for z in multipliers) ** -0.5 if all(multipliers) else 0.0
 
 

@@ -130,7 +130,7 @@ class QuarantineLayer(Layer):
         return super().aggregate_evaluate(server_round, sound)
 
     def hear(self, server_round: int, replies: Replies) -> None:
-        """Check late replies like any other; what is usual is learned from the others alone."""
+        """Check late replies like any other; usual values are learned from the others alone."""
         wrong, norms = self._checked(replies)
         outliers, limits = self._outlying(replies, wrong, norms)
         late = {row: f"late: {reason}" for row, reason in (wrong | outliers).items()}
@@ -210,7 +210,7 @@ class QuarantineLayer(Layer):
             self._say(server_round, table, list(limits), "norm")
 
     def _say(self, server_round: int, table: Replies, rows: Sequence[int], what: str) -> None:
-        """Note once what is done with clients that have many samples, naming the largest."""
+        """Log once how clients with many samples are treated, and name the largest."""
         if what in self._said:
             return
         self._said.add(what)
@@ -325,7 +325,7 @@ def unsound_metrics(
 
 
 def _all_sound(table: Replies, needs: Sequence[str], whole: bool) -> bool:
-    """Return whether plain numbers, all sound, are all there is."""
+    """Return whether all metrics are plain, sound numbers."""
     columns = table.metrics
     if NUM_EXAMPLES not in columns or not all(name in columns for name in needs):
         return False
@@ -345,7 +345,7 @@ def _all_sound(table: Replies, needs: Sequence[str], whole: bool) -> bool:
 
 
 def _unsound(metrics: Mapping[str, Any], needs: Sequence[str], whole: bool) -> str:
-    """Return what is wrong with the metrics of one client; nothing if nothing is."""
+    """Return the fault in the metrics of one client; empty if there is none."""
     examples = metrics.get(NUM_EXAMPLES)
     if not isinstance(examples, int | float) or not 0 < examples <= MOST_SAMPLES:
         return f"{NUM_EXAMPLES} = {examples!r} is not a positive number of samples"

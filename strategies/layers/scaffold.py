@@ -1,4 +1,4 @@
-"""SCAFFOLD's half on the server: the control variate of all clients together."""
+"""The server's part of SCAFFOLD (Karimireddy et al., 2020): the global control variate."""
 
 import math
 from collections.abc import Iterable

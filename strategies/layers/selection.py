@@ -90,7 +90,7 @@ class Selection(Layer):
 
     @property
     def memory(self) -> ClientMemory:
-        """What is known of the clients, by all layers and cohorts."""
+        """The memory of clients that all layers and cohorts share."""
         return self.federation.memory
 
     def use(self, selector: ClientSelector) -> None:
@@ -183,13 +183,13 @@ class Selection(Layer):
         return arrays, metrics
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Learn the names of clients, and what training replies say of them."""
+        """Learn the names of clients, and their reports in training replies."""
         self.federation.roster.meet(replies)
         self.pools.claims.take(server_round, replies)
         return replies
 
     def hear(self, server_round: int, replies: Replies) -> None:
-        """Learn what late replies say of their clients, unless something newer is known.
+        """Learn from late replies, unless something newer is known.
 
         Their ages and the number of times that they were chosen stay as they are. CosAge's age
         grows "every round in which the client is not selected" (section III): it restarted when
@@ -286,7 +286,7 @@ class Selection(Layer):
         }
 
     def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
+        """Restore what :meth:`own_state` returned."""
         self._rng.bit_generator.state = state["rng"]
         self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
         self.selector.load_state_dict(state["selector"])

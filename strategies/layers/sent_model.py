@@ -1,4 +1,4 @@
-"""The model that clients were sent, and what replies make of it."""
+"""The model that clients were sent, and how replies differ from it."""
 
 import math
 from collections.abc import Container, Mapping, Sequence

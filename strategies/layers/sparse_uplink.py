@@ -86,7 +86,7 @@ class SparseUplink(Layer):
             )
 
     def _advice(self) -> str:
-        """Return what to do if the changes that are sent are hardly larger than the others."""
+        """Return advice if the changes that are sent are hardly larger than the others."""
         if not self._sample or len(self._steepness) == _ROUNDS:
             return ""
         self._steepness.append(sparse.steepness(self._sample))

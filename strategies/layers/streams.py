@@ -40,7 +40,7 @@ _FACTOR = 100.0  # how many times the usual norm of an estimate is absurd
 
 @dataclass(frozen=True)
 class _Heard:
-    """What a client says of its stream; nothing that was not asked."""
+    """What a client reports about its stream; unrequested fields are empty."""
 
     profile: dict[str, Any] | None
     estimate: NDArray[np.float32] | None
@@ -120,7 +120,7 @@ class Streams(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let time pass, plan, choose, and send those who train what they need to know."""
+        """Advance the streams, plan, choose, and send plan and estimate to those who train."""
         self._sizes.settle()
         self._speeds.settle()
         nodes = self.federation.nodes(grid)
@@ -172,7 +172,7 @@ class Streams(Layer):
     def _learn(
         self, told: Mapping[int, _Heard], estimates: dict[str, NDArray[np.float32]]
     ) -> dict[int, str]:
-        """Learn what can be, against what all say; return who is not believed, and why."""
+        """Learn plausible reports; return the clients that are not believed, and why."""
         keys = self.federation.keys(told)
         sizes = [each.size for each in told.values()]
         self._speeds.hear(keys, [each.speed for each in told.values()])
@@ -252,7 +252,7 @@ class Streams(Layer):
         return filled(ConfigRecord, told)
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
-        """Aggregate, and take in what clients say of their streams."""
+        """Aggregate, and learn from the reports on streams."""
         self._estimates = {}
         result = super().aggregate_train(server_round, replies)
         if not self.exact:
@@ -261,7 +261,7 @@ class Streams(Layer):
         return result
 
     def take(self, server_round: int, replies: Replies) -> Replies:
-        """Take out what clients say of their streams."""
+        """Take out the reports on streams."""
         told: dict[int, _Heard] = {}
 
         def read(row: Row) -> None:

@@ -1,4 +1,4 @@
-"""Clients train for the more steps, the further they are behind the best that train with them."""
+"""Clients take more local steps the further they are behind the best of a round (after FLAD)."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from .base import Layer
 
 
 class WorkByLoss(Layer):
-    """Give each client a share of its usual steps by the loss that its selector learned of it."""
+    """Give each client a share of its usual steps, by the loss that it reported to the selector."""
 
     @classmethod
     def of_run(cls, inner: Strategy, config: RunConfig) -> "WorkByLoss":

@@ -1,1 +1,1 @@
-"""What makes clients alike."""
+"""Similarities of clients."""

@@ -1,4 +1,4 @@
-"""How alike clients are, by what they send: indices, updates, or the truth about their labels.
+"""The similarity of clients by what they send: indices, updates, or (oracle) label histograms.
 
 Each way has the same interface: what to ask clients that have not reported yet, how to read a
 reply, and the similarity matrix. Those by supports are in ``support_similarity.py``.
@@ -34,7 +34,7 @@ MOST_DRAWN = 200  # clients whose similarities the journal shows
 def matrix_event(
     server_round: int, keys: Sequence[str], matrix: Matrix, labels: Mapping[str, str]
 ) -> SimilarityFound:
-    """Return what the journal says of a similarity matrix: no more clients than can be drawn."""
+    """Return the event of a similarity matrix: no more clients than can be drawn."""
     shown = list(keys)[:MOST_DRAWN]
     return SimilarityFound(
         round=server_round,
@@ -45,7 +45,7 @@ def matrix_event(
 
 
 class ClientSimilarity(Stateful):
-    """What is known of each client, and how alike that makes them."""
+    """The reports of clients, and the similarities that follow from them."""
 
     remembers: ClassVar[tuple[str, ...]] = ("told",)
     question = ""  # kind of message that asks a client
@@ -77,7 +77,7 @@ class ClientSimilarity(Stateful):
         return {}
 
     def account(self, server_round: int, keys: Sequence[str]) -> SupportsFetched | None:
-        """Return what the journal says about what clients were asked for, if anything."""
+        """Return the event about the supports that clients were asked for, if any."""
         return None
 
     def collected(self) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class ClientSimilarity(Stateful):
 class Cosine(ClientSimilarity):
     """The cosine of two clients' updates.
 
-    Of updates longer than :data:`LONGEST` a sketch of that length is kept, whose scalar products
-    are theirs but for about a hundredth of the product of the lengths.
+    Updates longer than :data:`LONGEST` are kept as sketches of that length; scalar products then
+    have an error of about a hundredth of the product of the norms.
     """
 
     question = ASK_UPDATE
@@ -123,7 +123,7 @@ class Euclidean(Cosine):
 
 
 class Oracle(ClientSimilarity):
-    """The truth: how alike the label histograms are. Only in simulation."""
+    """The true similarity, by label histograms. Only in simulation."""
 
     question = SUMMARY
 

@@ -1,4 +1,4 @@
-"""How alike clients are by their supports: which parameters matter to them, or changed most.
+"""The similarity of clients by supports: the parameters that matter to them, or changed most.
 
 Clients send supports, or signatures of them. With signatures, supports are asked for where two
 signatures are alike.
@@ -185,7 +185,7 @@ class SignedOverlap(SupportSimilarity):
 
 
 class SignatureSimilarity(ClientSimilarity):
-    """Overlaps by signatures: supports are asked for where signatures say that two are alike.
+    """Overlaps by signatures: supports are fetched if the signatures of two clients are alike.
 
     Algorithm 2 of the paper. Clients send MinHash signatures. Those that share a band with another
     are candidates, and their supports are fetched; the overlaps of all supports held are exact.
@@ -262,7 +262,7 @@ class SignatureSimilarity(ClientSimilarity):
         return {**self.reader.packed(self.supports), "signatures": signed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         super().load_state_dict(state)
         for key, signature in self.told.items():
             self.index.add_signature(key, signature)

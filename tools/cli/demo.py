@@ -16,7 +16,7 @@ _MUCH = 1.2  # times as many bytes are worth a line
     ("forager demo cosage --seed 3", "was it luck?"),
 )
 def demo(
-    method: str | None = Argument(None, metavar="[METHOD]", help="cosage, gcfl, ode, auxo or ios."),
+    method: str | None = Argument(None, metavar="[METHOD]", help="Such as forager, cosage or ios."),
     seed: int = Option(0, help="Of both runs."),
     out: Path = Option(Path("runs"), help="Where the two run folders go."),
 ) -> None:

@@ -57,12 +57,12 @@ def expected(found: Mapping[str, Finding]) -> str:
     values = {name: each.value for name, each in found.items() if each.value is not None}
     nearest = most_alike(values, alike_records())
     if not nearest:
-        return "not known: no data set of the records looks alike"
+        return "not known: no recorded data set is similar"
     mean, low, high = interval(nearest)
     names = ", ".join(record["name"] for record in nearest)
     return (
         f"{100 * mean:+.1f} points over FedAvg on clients' own data after 60 rounds "
-        f"({100 * low:+.1f} to {100 * high:+.1f}), as on {names}, which look most alike"
+        f"({100 * low:+.1f} to {100 * high:+.1f}), as on {names}, which are most similar"
     )
 
 

@@ -212,7 +212,7 @@ class LocalGrid(ClockedGrid):
         return {**self._states, "": sent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned; other clients keep nothing."""
+        """Restore what :meth:`state_dict` returned; other clients keep nothing."""
         state = dict(state)
         sent = state.pop("", {})
         self._sent = int(sent.get("messages", 0))

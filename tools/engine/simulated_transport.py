@@ -121,7 +121,7 @@ class SimulatedDevices:
         return {"clock": self.clock}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned."""
         self.clock = float(state["clock"])
 
 
@@ -295,7 +295,7 @@ class SimulatedTransport:
         return {"devices": self.devices.state_dict(), "coming": coming, "pending": waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> dict[str, tuple[Requests, int]]:
-        """Take back what :meth:`state_dict` returned; return the messages that wait."""
+        """Restore what :meth:`state_dict` returned; return the messages that wait."""
         self._coming, self._answers = [], {}
         if "devices" in state:
             self.devices.load_state_dict(state["devices"])

@@ -128,24 +128,24 @@ SPREAD = (
     Picture(
         "How the classes are spread over the clients",
         classes_chart,
-        "A row is a client, a column a class; the stronger, the more samples. Rows that look alike "
-        "mean that any client can stand for all. Rows with few dark cells mean that who trains "
-        "decides what is learned.",
+        "Rows are clients, columns are classes; a stronger colour means more samples. If all rows "
+        "look alike, any client can represent the others. If rows have few dark cells, the choice "
+        "of clients decides which classes are learned.",
     ),
 )
 STORED = (
     Picture(
         "What the stores hold",
         stores_chart,
-        "A row is a class, a column a round; the stronger, the more samples of it all clients "
-        "together store. Look for rows that stay pale, classes that nobody keeps, and for rows "
-        "that change at the same time: a new plan.",
+        "Rows are classes, columns are rounds; a stronger colour means more stored samples of all "
+        "clients together. Look for rows that stay pale (classes that nobody keeps), and for rows "
+        "that change at the same time (a new plan).",
     ),
     Picture(
         "Who is to store what",
         plan_chart,
-        "The last plan: a row is a client, a column a class; the stronger, the more samples of it "
-        "the client is to keep. Every column needs some colour, or the class is lost; a row with "
+        "The last plan. Rows are clients, columns are classes; a stronger colour means more places "
+        "for that class. Every column needs some colour, or the class is lost; a row with "
         "many pale cells spreads a small store over many classes.",
     ),
 )

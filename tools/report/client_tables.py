@@ -19,11 +19,11 @@ _FATES = {"failed": "failed", "late": "late", "quarantined": "set aside"}
 SHARE, VALUE = "share of the change", "loss spared"
 _WRITTEN = {"bytes up": data_size, SHARE: percent, "usual reply in s": "{:.3g}".format}
 _NOTE = (
-    "The share of the change is the part of the mean updates that a client's own updates made, "
-    "along them; all clients together are 100 %, and one that pulled the other way has a negative "
-    "share. It says how much a client moved the model, not how much better that made it; the loss "
-    "spared (leave-one-out) does: the server's loss of each round's mean without the client's "
-    "update, minus that with it, summed over rounds. "
+    "The share of the change is a client's part of the mean updates, measured along them. All "
+    "shares add up to 100 %; a client that pulls against the others has a negative share. It shows "
+    "how much a client moved the model, not how much better the model became; the loss spared "
+    "(leave-one-out) does: the server's loss of each round's mean without the client's update, "
+    "minus the loss with it, summed over rounds. "
     "clients.csv holds this table."
 )
 

@@ -138,9 +138,9 @@ _OF_CLUSTERS = (
 
 def _of_a_tree(better: str, worse: str) -> str:
     return (
-        f"A line begins where its parent's was at the split. Children that end {better} it show "
-        f"that the split was worth it; one that stays {worse} has too few clients, or the wrong "
-        "ones."
+        f"A line begins where its parent's line was at the split. Children that end {better} it "
+        f"show that the split was worth it; one that stays {worse} has too few clients, or the "
+        "wrong ones."
     )
 
 
@@ -152,10 +152,10 @@ def pictures(history: History) -> tuple[Picture, ...]:
         Picture(
             "How the cohorts grew",
             tree_chart,
-            "Each band is a cohort, as wide as it has clients; where it splits, its children go on "
-            f"in its place. At the right: name, clients, {label(metric)} of its model (on its "
-            "clients' own data if they were asked, else on the server's). Look for splits that "
-            "last, and for bands that thin out: cohorts that clients leave.",
+            "Each band is a cohort; its width is the number of clients. After a split its children "
+            f"take its place. At the right: name, clients, {label(metric)} of its model (on its "
+            "clients' own data if they evaluate, else on the server's). Look for splits that last, "
+            "and for bands that become thinner: cohorts that clients leave.",
         ),
         Picture(
             f"{title(metric)} of each cohort",
@@ -226,8 +226,8 @@ SPLITS = (
     Picture(
         "Would a split pay?",
         split_chart,
-        "How much of the heterogeneity of a cohort's updates would be left if it were split along "
-        "its clusters. It must stay at or below the dashed line for several rounds in a row; with "
-        "Auxo, lower still for more than two parts.",
+        "The share of the heterogeneity of a cohort's updates that would remain after a split "
+        "along its clusters. It must stay at or below the dashed line for several rounds in a row; "
+        "with Auxo, the limit is lower for more than two parts.",
     ),
 )

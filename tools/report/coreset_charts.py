@@ -95,19 +95,19 @@ PICTURES = (
         "How the samples of a round were chosen",
         coreset_samples_chart,
         "Coresets are kept for some rounds and then chosen again. Random samples belong to "
-        "clients that have not chosen yet; peaks of new choices are rounds in which work goes into "
-        "choosing.",
+        "clients that have not chosen yet; peaks of new choices are rounds in which clients spend "
+        "work on choosing.",
     ),
     Picture(
         "Clean share of the coresets",
         clean_chart,
-        "A line above the dashed one means that choosing leaves out corrupted samples; the gap is "
-        "what it gains. Check whether it lasts as the model learns the noise too.",
+        "A line above the dashed one means that corrupted samples are left out; the gap is "
+        "the gain. Check whether it lasts when the model learns the noise, too.",
     ),
     Picture(
         "Classes in the coresets",
         coreset_classes_chart,
-        "A row is a class, a column a round; the stronger, the more samples of it the coresets of "
-        "all clients hold. Look for pale rows: classes that the model hardly sees.",
+        "Rows are classes, columns are rounds; a stronger colour means more samples in the "
+        "coresets of all clients. Look for pale rows: classes that the model hardly sees.",
     ),
 )

@@ -117,8 +117,8 @@ PICTURES = (
     Picture(
         "Who is in which cohort",
         members_chart,
-        "A row is a client, a column a round, and the colour is its cohort, as in the pictures "
-        "above. Rows are in the order of the last cohorts. Look for rows that change colour often: "
-        "clients that no cohort suits.",
+        "Rows are clients, columns are rounds, and colours are cohorts, as in the pictures above. "
+        "Rows are in the order of the last cohorts. Look for rows that change colour often: "
+        "clients that fit no cohort.",
     ),
 )

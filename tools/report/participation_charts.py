@@ -108,11 +108,11 @@ def _participation_caption(history: History) -> str:
 
 
 def _choices_caption(history: History) -> str:
-    text = f"A row is a client, a column a round. {swatch(_rgb(ANSWERED))} chosen, "
+    text = f"Rows are clients, columns are rounds. {swatch(_rgb(ANSWERED))} chosen, "
     if any(problem.kind == "train" for problem in history.problems):
         text += f"{swatch(_rgb(TROUBLED))} chosen, but the reply failed, came late or was set "
         text += "aside, "
-    text += f"{swatch(_rgb(WAITING))} waiting, the stronger the longer"
+    text += f"{swatch(_rgb(WAITING))} waiting, stronger if longer"
     if history.away or history.joined:
         text += f", {swatch(_rgb(AWAY))} not connected"
     text += ". A blank cell follows a round in which the client was chosen."

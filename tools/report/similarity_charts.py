@@ -121,12 +121,12 @@ MOST_TARGETS = 50
 DONORS = 5
 
 _NOTE = (
-    "Other clients in the order of their similarity to each client: whose models, or data if they "
-    "could be shared, are likeliest to help it. The similarity is in brackets."
+    "For each client, the others in the order of their similarity: their models, or their data if "
+    "they could be shared, are likeliest to help it. The similarity is in brackets."
 )
 _AGREEMENT = (
-    "Kendall's tau says how far this order agrees with that of the label histograms, and with what "
-    "each donor's data are worth to the client (KNN-Shapley): 1 is the same order, 0 is chance."
+    "Kendall's tau: how far this order agrees with that of the label histograms, and with the "
+    "value of each donor's data to the client (KNN-Shapley): 1 is the same order, 0 is chance."
 )
 
 
@@ -174,9 +174,8 @@ PICTURES = (
     Picture(
         "Who is like whom",
         similarity_chart,
-        "A row and a column for each client, in the order of their clusters; the stronger, the "
-        "more alike, from the least to the most similar pair. Strong squares along the diagonal "
-        "are clusters that hold together; strong spots outside are clients that may be in the "
-        "wrong one.",
+        "Each client has a row and a column, in the order of clusters; a stronger colour means "
+        "more similar, from the least to the most similar pair. Strong squares along the diagonal "
+        "are distinct clusters; strong spots outside: clients that may be in the wrong cluster.",
     ),
 )

@@ -152,7 +152,7 @@ def traffic_sentence(history: History) -> str:
     if not total:
         return "No traffic was counted."
     tests = (
-        f" Testing on clients and asking who they are took {data_size(testing)} more."
+        f" Testing on clients and asking for their names took {data_size(testing)} more."
         if testing
         else ""
     )

@@ -277,7 +277,7 @@ ANSWER = (
     ),
     (
         "With the paper's thresholds `auxo` finds two groups but not four in runs of this size. On "
-        "data by user it gains at most one point over FedYogi, within chance (UCI-HAR). It stays "
+        "data by user it gains at most 1.3 points over FedYogi, within chance (UCI-HAR). It stays "
         "above one model if a fifth of the clients keep no records, but not if all clients lose "
         "theirs in a fifth of the rounds. With noise on updates it never splits, and is not above "
         "one model."

@@ -218,9 +218,9 @@ ANSWER = (
     ),
     (
         "The paper's rule chooses cleaner samples than a random draw, but samples that are already "
-        "learned: on digits it is never above training on all samples, and it is above random "
-        "samples that are drawn as rarely only with 60 % wrong labels. A bounded loss on all "
-        "samples (`gce`) is about 15 points above it, and a few points above `trusted`."
+        "learned: on digits it is never above training on all samples, and above random samples "
+        "that are drawn as rarely only with 60 % wrong labels. There a bounded loss on all "
+        "samples (`gce`) is about 15 points above it, and 2 to 6 points above `trusted`."
     ),
     (
         "Use `objective='gce'` if many labels may be wrong, and `trusted` if clients can do only a "

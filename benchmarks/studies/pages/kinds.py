@@ -50,10 +50,11 @@ def _family(study: Study, kind: str, family: str) -> str:
 _HEAD = """\
 Methods that need no classes, each against the baseline of its family, with 95 % intervals of paired
 differences. In the last column more is better. **For a regression keep random samples or the newest
-ones:** models from the samples that `high-loss` and `sld` keep are worse, and so were those of
-`ode` on average, by as much, though five seeds do not decide it. Which clients train, and cohorts,
-make no difference on these stations. **On next tokens** nothing is better than its baseline:
-coresets are as good as random samples of the same number, and tuning costs accuracy."""
+ones:** `high-loss` and `sld` lead to worse models. So does `ode` on average, by as much as
+`high-loss`, but five seeds do not decide it. On these stations neither the choice of clients nor
+`split-test` makes a difference. **On next tokens** nothing is better than its baseline:
+coresets are as good as random samples of the same number, and tuning, `high-loss` and `ios-centred`
+cost accuracy."""
 _AGAIN = """\
 Every number here comes from `benchmarks/records/kinds.jsonl`.
 

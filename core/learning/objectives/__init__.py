@@ -1,1 +1,1 @@
-"""What a client minimises: cross-entropy, and what methods add to it."""
+"""What a client minimises: the loss of the problem, and the terms that methods add."""

@@ -10,7 +10,7 @@ GLOBAL = "global"  # what the job carries: the global model, as it was sent
 
 
 class Ditto(Plain):
-    """The global model is trained as ever, the personal one by :mod:`client_app.hooks.personal`.
+    """The global model is trained as usual, the personal one by :mod:`client_app.hooks.personal`.
 
     That one minimises ``F(v) + lambda / 2 * ||v - w||^2`` (eq. 1), w the global model.
     """

@@ -107,6 +107,6 @@ def _fixed(model: nn.Module, head: nn.Linear) -> bool:
 def _warn_if_constant(constant: bool) -> None:
     if constant:
         _log.warning(
-            "objective = 'moon': this model has nothing to train below its head, so that its "
-            "representation is always the same and MOON is the same as plain SGD"
+            "objective = 'moon': no layer below this model's head is trained; its representation "
+            "never changes, and MOON equals plain SGD"
         )

@@ -1,4 +1,4 @@
-"""Kinds of learning problem: what is minimised, and what a model is judged by."""
+"""Kinds of learning problems: the loss that is minimised, and the metrics that judge a model."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a learning problem is: a loss per sample, metrics, how targets look; classification."""
+"""Learning problems: a loss per sample, metrics and the form of targets; classification."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar

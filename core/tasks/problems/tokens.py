@@ -35,13 +35,13 @@ class Segmentation(Problem):
     classes_last: bool | None = None
 
     def heed(self, model: torch.nn.Module) -> None:
-        """Take in where a model has its classes, if it says so."""
+        """Read on which axis a model has its classes, if it declares that."""
         declared = getattr(model, "classes_last", None)
         if declared is not None:
             self.classes_last = bool(declared)
 
     def check_axes(self, outputs: Tensor, targets: Tensor) -> None:
-        """Refuse outputs that could be read either way, where nobody has said which it is."""
+        """Refuse outputs that could be read either way, unless the axis is declared."""
         if self.classes_last is None and len(_readings(outputs, targets)) > 1:
             raise TaskError(
                 f"the model's outputs of shape {tuple(outputs.shape)} may have their classes on "

@@ -318,7 +318,7 @@ def test_on_a_full_disk_what_is_stored_stays(
     assert store.swap([], [7], np.ones((1, 3), dtype=np.float32), [0])
     store.memo = {"seen": np.zeros(9000)}
     store.commit()
-    assert said == [f"{tmp_path}/samples: the disk is full: what is stored stays, nothing new"]
+    assert said == [f"{tmp_path}/samples: disk full: stored samples stay, new ones are dropped"]
     assert content(disk(tmp_path)) == expected(1, 2)
     assert disk(tmp_path).memo == {"seen": 2}
     monkeypatch.undo()

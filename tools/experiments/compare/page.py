@@ -18,9 +18,9 @@ TITLES = {
 }
 CAPTIONS = {
     "rounds": """Mean over seeds. Look at the order at the right edge.{bands}{crosses}""",
-    "bytes": """All that was sent down, up and for selecting, but not for testing on clients. Take
-the line that is {best} at the bytes that you can afford. Questions before choosing move a line to
-the right.""",
+    "bytes": """All bytes sent down, up and for selecting, but not for testing on clients. Take the
+line that is {best} at the bytes that you can afford. Questions before choosing move a line to the
+right.""",
     "work": """Processor time of all clients together on this machine, for training and for answers.
 A line further left reaches the same height with less battery.""",
 }
@@ -28,7 +28,7 @@ BANDS = (
     " Where the bands (95 % intervals, of those that stayed to the end) overlap, the order may be "
     "chance."
 )
-CROSSES = " A cross is where a strategy was stopped for being behind."
+CROSSES = " A cross marks where a strategy was stopped because it was behind."
 GAPS_CAPTION = (
     "Each mark is the mean difference over seeds, run by run with the same seed; the line is its "
     "95 % interval. A line that touches zero means that the difference may be chance. A strategy "
