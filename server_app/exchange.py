@@ -118,7 +118,7 @@ class Lessons:
             self._slow[client] += 1
             if self._slow[client] == _OFTEN:
                 _log.warning(
-                    "%d rounds waited for client %s: %.0f s in the last one, where half of the "
+                    "%d rounds waited for client %s, %.0f s in the last one, where half of the "
                     "clients needed %.0f s; round.over-commit = 0.1 does not wait for it",
                     *(_OFTEN, self._federation.roster.called(client), longest, seconds.median),
                 )

@@ -108,5 +108,5 @@ def _warn_if_constant(constant: bool) -> None:
     if constant:
         _log.warning(
             "objective = 'moon': no layer below this model's head is trained; its representation "
-            "never changes, and MOON equals plain SGD"
+            "never changes, and MOON is the same as plain SGD"
         )

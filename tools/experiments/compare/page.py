@@ -18,9 +18,9 @@ TITLES = {
 }
 CAPTIONS = {
     "rounds": """Mean over seeds. Look at the order at the right edge.{bands}{crosses}""",
-    "bytes": """All bytes sent down, up and for selecting, but not for testing on clients. Take the
-line that is {best} at the bytes that you can afford. Questions before choosing move a line to the
-right.""",
+    "bytes": """All bytes sent down, up and for selecting, but not for testing on clients. Take
+the line that is {best} at the bytes that you can afford. Questions before choosing move a line to
+the right.""",
     "work": """Processor time of all clients together on this machine, for training and for answers.
 A line further left reaches the same height with less battery.""",
 }
