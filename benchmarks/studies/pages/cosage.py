@@ -77,7 +77,7 @@ def page() -> Page:
         Claim("Better than random choice", against("random")),
         Claim("Better than HiCS-FL, which sends nothing extra", against("hics")),
         Claim(
-            "Ours: `forager` not below CosAge with one class per client",
+            "Ours: `forager` not below CosAge",
             tuple(reversed(against("cosage", cell="forager"))),  # one class per client first
             "not below",
         ),
