@@ -31,3 +31,26 @@ def test_who_could_not_be_placed_is_asked_about_new_cohorts_at_once() -> None:
     split(cohorts, even, KEYS[::2], [2 + int(key) % 4 for key in KEYS[::2]])
     assert cohorts.to_ask(["newcomer"], 8, 1) == ["newcomer"]
     assert cohorts.place(["newcomer"], training=True) == [NOWHERE]  # until it has answered
+
+
+def test_clients_that_trained_in_the_same_rounds_are_no_group() -> None:
+    """What a round makes of all its updates is not what its clients have in common."""
+    rule, rng = SplitRule(first_round=0, rounds=1, participants=1), np.random.default_rng(0)
+    cohorts, directions = SplitTest(rule=rule), np.eye(6)
+    for way, keys in enumerate([KEYS[:6], KEYS[5:11]]):
+        updates = directions[way] + 0.05 * rng.normal(size=(6, 6))
+        if way:  # the only one that was in both rounds changes otherwise than the others would
+            updates[0] += directions[2]
+        seen = cohorts.observe("0", keys, updates, population=12)
+    assert (seen.children, "different rounds" in seen.reason) == ([], True), seen
+
+
+def test_groups_are_found_whoever_trains_together() -> None:
+    cohorts, rng = SplitTest(rule=SplitRule(first_round=0, participants=1)), np.random.default_rng(0)
+    for number in range(8):
+        keys = KEYS[:12:2] if number % 2 else KEYS[1:12:2]
+        keys = keys if number < 3 else KEYS[:12]
+        updates = np.eye(6)[[int(key) % 2 for key in keys]] + 0.1 * rng.normal(size=(len(keys), 6))
+        if cohorts.observe("0", keys, updates, population=12).children:
+            return
+    raise AssertionError("no split in 8 rounds")
