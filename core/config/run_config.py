@@ -34,7 +34,7 @@ class ConfigError(SayableError):
 class General(Settings):
     """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
-    strategy: str = key("fedavg", "a preset: it fills in the axes that are left empty")
+    strategy: str = key("fedavg", "a preset for empty axes; forager run takes forager by default")
     client_selector: str = key("random", "which clients train")
     data_selector: str = key("full", "which samples clients train on")
     work: str = key("same", "how long clients train")

@@ -291,7 +291,7 @@ class SplitTest:
         total = participants * leaves
         most = min(self.parts, int(total / self.rule.participants) - leaves + 1)
         if most < 2:
-            few = f"{total} participants per round are too few for more cohorts"
+            few = f"too few participants per round ({total}) for more cohorts"
             return SplitVerdict([], None, f"{few} of {self.rule.participants}")
         found = self._leaves[leaf].evidence.differences()
         groups = separation(found, most, self.limit, self.seed)

@@ -46,7 +46,8 @@ def test_clients_that_trained_in_the_same_rounds_are_no_group() -> None:
 
 
 def test_groups_are_found_whoever_trains_together() -> None:
-    cohorts, rng = SplitTest(rule=SplitRule(first_round=0, participants=1)), np.random.default_rng(0)
+    rule, rng = SplitRule(first_round=0, participants=1), np.random.default_rng(0)
+    cohorts = SplitTest(rule=rule)
     for number in range(8):
         keys = KEYS[:12:2] if number % 2 else KEYS[1:12:2]
         keys = keys if number < 3 else KEYS[:12]
