@@ -126,7 +126,7 @@ def _table(keys: Sequence[ConfigKey]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def page() -> str:

@@ -34,7 +34,7 @@ class ConfigError(SayableError):
 class General(Settings):
     """Everything a run can set but the settings of methods. Axes hold resolved names."""
 
-    strategy: str = key("fedavg", "a preset: fills in empty axes; forager run alone takes forager")
+    strategy: str = key("fedavg", "a preset for empty axes; forager run takes forager by default")
     client_selector: str = key("random", "which clients train")
     data_selector: str = key("full", "which samples clients train on")
     work: str = key("same", "how long clients train")

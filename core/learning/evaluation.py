@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..tasks import Samples, Task
-from ..tasks.errors import TaskError, one_line, optional_packages
+from ..tasks.errors import TaskError, optional_packages, own_code
 from ..tasks.metrics import ACCURACY, RECALL, Metric
 from ..tasks.problems import Classification, Problem, Segmentation
 from .model_arrays import check_trainable, device_of, load_arrays, moved, read_arrays
@@ -81,13 +81,12 @@ def _recall(label: int, prediction: Columns, scores: Columns, truth: Columns) ->
 def _own(metric: Metric, raw: Sequence[tuple[Tensor, Tensor]]) -> float:
     assert metric.compute is not None
     outputs, targets = (torch.cat(column) for column in zip(*raw, strict=True))
-    try:
+    with own_code(f"metric {metric.name!r}{_on(outputs, targets)}"):
         return float(metric.compute(outputs, targets))
-    except Exception as error:  # whatever the user's code raises is reported by name
-        raise TaskError(
-            f"metric {metric.name!r} failed on outputs of shape {tuple(outputs.shape)} and targets "
-            f"of shape {tuple(targets.shape)}: {type(error).__name__}: {one_line(error)}"
-        ) from error
+
+
+def _on(outputs: Tensor, targets: Tensor) -> str:
+    return f" on outputs of shape {tuple(outputs.shape)} and targets of {tuple(targets.shape)}"
 
 
 def _by_sklearn(name: str, prediction: Columns, scores: Columns, truth: Columns) -> float:
@@ -256,26 +255,13 @@ def try_out(task: Task, model: nn.Module) -> None:
     model.eval()
     x, y = next(iter(few.batches(len(few))))
     device = device_of(model)
-    try:
-        with torch.no_grad():
-            outputs = model(moved(x, device))
-    except Exception as error:
-        shape = f"of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
-        raise TaskError(
-            f"the model failed on a batch {shape}: {type(error).__name__}: {one_line(error)}"
-        ) from error
+    shape = f"of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
+    with own_code(f"the model, on a batch {shape},"), torch.no_grad():
+        outputs = model(moved(x, device))
     name = f"{type(task.problem).__name__}.loss"
-    try:
-        with torch.no_grad():
-            own = ":" in task.spec.model or type(task.problem).model is not Problem.model
-            if own and isinstance(task.problem, Segmentation):
-                task.problem.check_axes(outputs, y)
-            task.problem.checked_loss(outputs, moved(y, device))
-    except TaskError:
-        raise
-    except Exception as error:
-        raise TaskError(
-            f"{name} failed on outputs of shape {tuple(outputs.shape)} and targets of shape "
-            f"{tuple(y.shape)}: {type(error).__name__}: {one_line(error)}"
-        ) from error
+    with own_code(f"{name}{_on(outputs, y)}"), torch.no_grad():
+        own = ":" in task.spec.model or type(task.problem).model is not Problem.model
+        if own and isinstance(task.problem, Segmentation):
+            task.problem.check_axes(outputs, y)
+        task.problem.checked_loss(outputs, moved(y, device))
     evaluate(model, read_arrays(model), few, task.problem, task.metrics)

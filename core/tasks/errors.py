@@ -1,11 +1,15 @@
 """The error for every bad task setting or data file, and for what cannot be imported."""
 
 import importlib
+import os
+import traceback
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
+STARTED_IN = "FORAGER_STARTED_IN"  # names the folder of forager run, for Flower's processes
 CONFIG_KEYS = {
     "path": "data.path",
     "num_classes": "data.num-classes",
@@ -66,6 +70,22 @@ def unknown(field: str, value: str, names: Collection[str]) -> TaskError:
     return TaskError(f"{key} = {value!r} is not known: use one of {', '.join(names)}{hint}")
 
 
+@contextmanager
+def own_code(call: str) -> Iterator[None]:
+    """Turn what the user's code raises into an error that names the call, and where it failed."""
+    try:
+        yield
+    except TaskError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        own = [frame for frame in frames if "/lib/python" not in frame.filename][-1:]
+        where = [f"line {frame.lineno} of {Path(frame.filename).name}" for frame in own]
+        where += [f"in the folder {Path.cwd()}"] if isinstance(error, OSError) else []
+        told = f"{type(error).__name__}: {one_line(error)}"
+        raise TaskError("; ".join([f"{call} failed: {told}", *where])) from error
+
+
 EXTRAS = {
     "datasets": "datasets",
     "flwr_datasets": "datasets",
@@ -111,6 +131,7 @@ def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise invalid(key, name, wanted)
+    os.chdir(os.environ.get(STARTED_IN, "."))  # where relative paths in the user's code begin
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .data_check import DataFacts, check_data
-from .errors import TaskError, check_client, imported, invalid, one_line
+from .errors import TaskError, check_client, imported, invalid, own_code
 from .lazy import LazySplit
 from .own_app import registered
 from .problems import Problem
@@ -29,12 +29,8 @@ def own_problem(task: str) -> Problem | None:
         return registered(task)
     found = imported("task", task)
     if isinstance(found, type) and issubclass(found, Problem):
-        try:
+        with own_code(f"task = {task!r}: {found.__name__}()"):
             found = found()
-        except Exception as error:
-            raise TaskError(
-                f"task = {task!r}: {found.__name__}() failed: {one_line(error)}"
-            ) from error
     return found if isinstance(found, Problem) else None
 
 
@@ -167,11 +163,12 @@ class OwnData:
         """Call one of the problem's methods and take what it returns as samples."""
         name = self._name(method.__name__)
         try:
-            found = method(*arguments)
-        except NotImplementedError as error:
+            with own_code(f"{name}{arguments}"):
+                found = method(*arguments)
+        except TaskError as error:
+            if not isinstance(error.__cause__, NotImplementedError):
+                raise
             raise TaskError(f"task = {self.spec.task!r}: {name} is missing") from error
-        except Exception as error:
-            raise TaskError(f"{name}{arguments} failed: {one_line(error)}") from error
         samples = self._taken(found, f"{name}{arguments}")
         if needed and not len(samples):
             raise TaskError(f"{name}{arguments} returned no samples")

@@ -143,6 +143,8 @@ def user_groups(
 
 def _check_possible(spec: TaskSpec, groups: NDArray[np.int64], num_partitions: int) -> None:
     samples = len(groups)
+    if not samples:
+        raise TaskError(f"task = {spec.task!r}: x_train holds no samples")
     if not 1 <= num_partitions <= samples:
         allowed = f"1 to {samples}, the number of training samples"
         raise invalid("num_partitions", num_partitions, allowed)

@@ -177,7 +177,10 @@ def _cast(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
         cast = values.astype(dtype)
     overflown = np.isinf(cast) & np.isfinite(values)
     if overflown.any():
-        raise ValueError(f"value {values[overflown][0]} of the update does not fit {dtype.name}")
+        raise ValueError(
+            f"value {values[overflown][0]:.3g} of the update does not fit {dtype.name}: training "
+            "diverges; lower learning-rate, or set data.scale = 'standard'"
+        )
     return cast
 
 

@@ -48,6 +48,18 @@ class Differences:
         left = rows @ axes - (self.means @ axes)[clients] - (self.common @ axes)[rounds]
         return np.asarray(np.sum(left**2, axis=0) / self.degrees)
 
+    def told_by_rounds(self, labels: Positions) -> float:
+        """Return how far rounds tell groups of clients apart; 0 is as far as by chance, 1 entirely.
+
+        Adjusted share of variance: what differs between rounds then looks like groups.
+        """
+        _, clients, rounds = self.observed
+        members, sizes = np.eye(labels.max() + 1)[labels[clients]], np.bincount(rounds)
+        sums = (rounds == np.arange(len(sizes))[:, None]) @ members
+        inside, free = len(rounds) - np.sum(sums**2 / sizes[:, None]), len(rounds) - len(sizes)
+        apart = len(rounds) - np.sum(members.sum(axis=0) ** 2) / len(rounds)
+        return float(1 - inside / free * (len(rounds) - 1) / apart) if free and apart else 0.0
+
 
 def additive(rows: ArrayLike, clients: Positions, rounds: Positions) -> tuple[Floats, Floats]:
     """Return the effects of clients, centred, and what is common to each round.

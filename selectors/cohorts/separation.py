@@ -48,6 +48,11 @@ class Separation:
         within = max(self.within, _ALIKE)
         return self.parts > 1 and within <= limit and within < _MARGIN * self.chance
 
+    @property
+    def drowned(self) -> bool:
+        """Whether noise leaves so little that not even equal clients would count as a group."""
+        return self.chance * _MARGIN <= _ALIKE
+
     def very_clear(self, limit: float) -> bool:
         """Return whether twice as much could be within the groups, and their number is sure."""
         twice = 2 * max(self.within, _ALIKE) < _MARGIN * self.chance

@@ -37,6 +37,7 @@ _BETTER = 0.9  # of its own cohort's loss: what another must have for a client t
 _ASK_AGAIN = 2  # rounds; doubled every time
 _MOST_ASKED = 5  # times; then the best loss counts, however close
 _KNOWN = 1_000_000  # clients that are remembered
+_BY_ROUNDS = 0.25  # how far rounds tell groups apart that may be nothing but rounds
 _BY_LABELS = 0.5  # how far labels tell groups apart that may be nothing but labels
 
 
@@ -290,7 +291,7 @@ class SplitTest:
         total = participants * leaves
         most = min(self.parts, int(total / self.rule.participants) - leaves + 1)
         if most < 2:
-            few = f"{total} participants per round are too few for more cohorts"
+            few = f"too few participants per round ({total}) for more cohorts"
             return SplitVerdict([], None, f"{few} of {self.rule.participants}")
         found = self._leaves[leaf].evidence.differences()
         groups = separation(found, most, self.limit, self.seed)
@@ -299,6 +300,9 @@ class SplitTest:
         this.streak = before + looks if groups.clear(self.limit) else 0
         this.parts = groups.parts
         reason = self._against(this, groups) or self._by_labels(found.keys, groups)
+        few = found.degrees < len(found.keys)  # later, common clients tell rounds from groups
+        if not reason and few and found.told_by_rounds(groups.labels) > _BY_ROUNDS:
+            reason = "the groups trained in different rounds, which may be all that differs"
         if reason:
             return SplitVerdict([], groups, reason)
         children = self.tree.split(leaf, groups.parts)
@@ -322,11 +326,11 @@ class SplitTest:
         share = f"{groups.within:.1%} of the variance is within {groups.parts} parts"
         if groups.within > self.limit:
             return f"no distinct groups ({share}, at most {self.limit:.0%} is allowed)"
+        if groups.drowned:
+            return "updates vary too much between rounds to show groups; train more clients a round"
         if not groups.clear(self.limit):
-            return (
-                f"{share}, and {groups.chance:.1%} without groups: no clear difference. More "
-                "clients per round, or more rounds, would decide"
-            )
+            chance = f"chance leaves {groups.chance:.1%}, and less than half of that is needed"
+            return f"no distinct groups ({share}; {chance})"
         if leaf.streak < self.rule.rounds:
             return f"clear groups for {leaf.streak} of {self.rule.rounds} rounds"
         if leaf.round < self.rule.first_round:

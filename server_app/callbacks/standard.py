@@ -26,7 +26,7 @@ class Progress(Callback):
     def on_run_start(self, loop: Loop) -> None:
         """Say what is about to happen."""
         first, last = loop.round + 1, loop.num_rounds
-        rounds = f"rounds {first} to {last}" if first <= last else "no further round"
+        rounds = f"rounds {first} to {last}" if first <= last else f"all {last} rounds are done"
         _log.info("%s: %s", loop.title, rounds)
 
     def on_round_end(self, loop: Loop) -> str | None:

@@ -214,8 +214,8 @@ def broken(method: str, text: str) -> str:
     ("method", "text", "expected"),
     [
         ("loss(self, o, t)", "return (o - t).square().mean()", "T.loss returned .* one loss per"),
-        ("loss(self, o, t)", "return 1 / 0", "T.loss failed on outputs of shape .*ZeroDivision"),
-        ("model(self)", "return torch.nn.Linear(3, 1)", "the model failed on a batch of shape"),
+        ("loss(self, o, t)", "return 1 / 0", "T.loss on outputs of shape .* failed: ZeroDivision"),
+        ("model(self)", "return torch.nn.Linear(3, 1)", "the model, on a batch of shape .* failed"),
         ("model(self)", "return 3", r"T.model\(\) returned int"),
         ("model(self)", "raise OSError('no weights')", r"T.model\(\) failed: OSError: no weights"),
         (
@@ -225,7 +225,7 @@ def broken(method: str, text: str) -> str:
         ),
         ("data(self)", "return None", "must return RawData or a dict"),
         ("client_data(self, a, b)", "return torch.ones(3, 2), torch.ones(3)", "server_data is mis"),
-        ("__init__(self)", "raise ValueError('no file')", r"T\(\) failed: no file"),
+        ("__init__(self)", "raise ValueError('no file')", r"T\(\) failed: ValueError: no file"),
     ],
 )
 def test_faults_of_ones_own_task_are_named(

@@ -42,8 +42,9 @@ def advice(found: Mapping[str, Finding], overrides: Mapping[str, Scalar]) -> dic
         why += "; data change: diagnose again before a model is used for long"
     same = {key: value for key, value in overrides.items() if describes_the_situation(key)}
     program = command_name()
-    rival = " ".join([mine, *(f"{key}={value}" for key, value in changes.items())])
-    compare = f'{program} compare {other} "{rival}"' + " --goal clients" * bool(reasons)
+    parts = [mine, *(f"{key}={value}" for key, value in changes.items())]
+    rival = f'"{" ".join(parts)}"' if changes else mine
+    compare = f"{program} compare {other} {rival}" + " --goal clients" * bool(reasons)
     return {
         "advice": run_command({**same, "strategy": mine, **changes}, f"{program} run"),
         "why": why,

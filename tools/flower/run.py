@@ -18,6 +18,7 @@ from ...core.config import Scalar, default_config, read_config
 from ...core.config.overrides import toml_value
 from ...core.config.reading import fill_axes, name_now
 from ...core.methods.catalogue import AXES, all_settings
+from ...core.tasks.errors import STARTED_IN
 from ...server_app.retries import Interrupted, stop_on_signals
 from ...server_app.run_folder import RunFolder
 from ..demos import DEMOS
@@ -61,6 +62,7 @@ def simulation(home: Path, run: Path, cluster: str = "") -> Iterator[FlowerCli]:
             "FLWR_LOG_LEVEL": "ERROR",
             "PYTHONWARNINGS": "ignore",
             "RAY_TMPDIR": scratch,
+            STARTED_IN: str(Path.cwd()),
             "TMPDIR": scratch,
         }
         if cluster:

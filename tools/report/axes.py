@@ -111,7 +111,7 @@ def rounds_axis(axes: Axes) -> None:
     """Let the horizontal axis count rounds."""
     axes.set_xlabel("round")
     low, high = axes.get_xlim()
-    if high - low < 2:  # a run that did not get beyond a round: half a round is none
+    if high - low < 1:  # a run that did not get beyond a round: half a round is none
         middle = round((low + high) / 2)
         axes.set_xlim(middle - 1, middle + 1)
     axes.locator_params(axis="x", integer=True)

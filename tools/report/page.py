@@ -48,23 +48,24 @@ def pages_of(config: Mapping[str, Any]) -> list[str]:
 
 
 def read_more(config: Mapping[str, Any], folder: Path | None = None) -> str:
-    """Return a line that leads to these pages: links, where the run is below a checkout."""
+    """Return a line that leads to these pages, where the run is below a checkout, and to demos."""
     found = pages_of(config)
     if not found:
         return ""
-    where = ", ".join(_link(page, folder) for page in found)
+    links = ", ".join(filter(None, (_link(page, folder) for page in found)))
+    where = f"How it works: {links}. " if links else ""
     demos = ", ".join(f"forager demo {page}" for page in found)
-    return f'<p class="note">How it works: {where}. Where it helps: {demos}.</p>'
+    return f'<p class="note">{where}Where it helps: {demos}.</p>'
 
 
 def _link(page: str, folder: Path | None) -> str:
-    """Return a link to the built page, else to its text; the name alone if neither is there."""
+    """Return a link to the built page, else to its text; nothing if neither is there."""
     for above in folder.resolve().parents if folder is not None else ():
         for name in (f"site/methods/{page}.html", f"docs/methods/{page}.md"):
             if (above / "docs" / "methods").is_dir() and (above / name).is_file():
                 target = escape(os.path.relpath(above / name, folder))
                 return f'<a href="{target}">{TITLES[page]}</a>'
-    return f"docs/methods/{page}.md"
+    return ""
 
 
 _LONGEST_VALUE = 200  # characters of a setting: some hold the scale of a thousand features

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
-from ..errors import TaskError, imported, invalid
+from ..errors import TaskError, imported, invalid, own_code
 from ..problems import Problem
 from ..spec import TaskSpec
 from .raw import RawData
@@ -18,13 +18,15 @@ def load(spec: TaskSpec, problem: Problem | None = None) -> RawData:
                 f"task = {spec.task!r}: {name} has no data: give it a method data(), or "
                 "client_data(client, clients) and server_data()"
             )
-        result = problem.data()
+        with own_code(f"{type(problem).__name__}.data()"):
+            result = problem.data()
     else:
         found = imported("task", spec.task)
         if not callable(found):
             allowed = "the name of a function that returns the data, or of a Problem"
             raise invalid("task", spec.task, allowed)
-        result = found()
+        with own_code(f"{spec.task}()"):
+            result = found()
     if isinstance(result, RawData):
         return result
     names = [field.name for field in fields(RawData)]
@@ -36,8 +38,8 @@ def load(spec: TaskSpec, problem: Problem | None = None) -> RawData:
     missing = {"x_train", "y_train", "x_test", "y_test"} - set(result)
     strange = set(result) - set(names)
     if missing or strange:
-        raise TaskError(
-            f"task = {spec.task!r} returned a dict that lacks {sorted(missing)} and has unknown "
-            f"{sorted(strange)}: its keys are {', '.join(names)}"
-        )
+        wrong = [f"lacks {', '.join(sorted(missing))}"] if missing else []
+        wrong += [f"has unknown {', '.join(sorted(map(str, strange)))}"] if strange else []
+        told = f"task = {spec.task!r} returned a dict that {' and '.join(wrong)}"
+        raise TaskError(f"{told}: its keys are {', '.join(names)}")
     return RawData(**result)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ..errors import TaskError, imported, one_line
+from ..errors import TaskError, imported, own_code
 from ..problems import Problem
 from .spec import ModelSpec
 
@@ -18,11 +18,9 @@ def own(spec: ModelSpec) -> nn.Module:
     factory = imported("model", spec.model, _EXPECTED)
     if not callable(factory):
         raise _fault(spec.model, f"it is not callable but {type(factory).__name__}")
-    try:
-        model = factory(spec.input_shape, spec.num_classes)
-    except Exception as error:
-        call = f"({spec.input_shape}, {spec.num_classes})"
-        raise _fault(spec.model, f"calling it with {call} raised {error!r}") from error
+    given = spec.input_shape, spec.num_classes
+    with own_code(f"model = {spec.model!r}: callable(input_shape, num_classes) with {given}"):
+        model = factory(*given)
     if not isinstance(model, nn.Module):
         raise _fault(spec.model, f"it returned {type(model).__name__}")
     try_out(spec, model)
@@ -37,12 +35,8 @@ def of_problem(problem: Problem | None) -> Callable[[], nn.Module] | None:
     name = f"{type(problem).__name__}.model"
 
     def build() -> nn.Module:
-        try:
+        with own_code(f"{name}()"):
             model = problem.model()
-        except Exception as error:
-            raise TaskError(
-                f"{name}() failed: {type(error).__name__}: {one_line(error)}"
-            ) from error
         if not isinstance(model, nn.Module):
             raise TaskError(f"{name}() returned {type(model).__name__}, not a torch.nn.Module")
         return nn.Sequential(model) if isinstance(model, nn.Linear) else model

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import TaskError, imported, invalid, one_line
+from ..errors import TaskError, imported, invalid, one_line, own_code
 from ..splits import generator
 from .arrivals import (
     Arrivals,
@@ -181,10 +181,8 @@ class OwnStream:
         self._clock.load_state_dict(state["clock"])
 
     def _take(self, count: int) -> list[tuple[ArrayLike, int]]:
-        try:
+        with own_code(f"stream source {self._name!r}"):
             return list(islice(self._source(self._taken), count))
-        except Exception as error:  # the source is the user's own and may raise anything
-            raise TaskError(f"stream source {self._name!r} failed: {one_line(error)}") from error
 
     def _arrays(self, pairs: list[tuple[ArrayLike, int]]) -> Arrivals:
         inputs = np.empty((len(pairs), *self.input_shape), dtype=np.float32)

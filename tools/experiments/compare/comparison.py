@@ -90,7 +90,6 @@ def compare(
         ) as progress,
     ):
         say(_reused(sweep, result))
-        say(f"starting {sweep.processes} processes; each loads PyTorch before its first run ...")
         left, before = list(candidates), None
         for number, stage in enumerate(stages):
             _run_stage(sweep, progress, result, left, number, stage.step(before))
@@ -115,6 +114,10 @@ def _reused(sweep: Sweep, result: Comparison) -> str:
     text = f"reused: {plural(known, 'earlier run')} with the same settings, data and own code"
     if changed:
         text += "; earlier runs on other data or code are not reused"
+    if known < len(cells) * len(result.seeds):
+        text += (
+            f"\nstarting {plural(sweep.processes, 'process', 'processes')}; each loads PyTorch ..."
+        )
     return text
 
 

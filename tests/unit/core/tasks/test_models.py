@@ -243,7 +243,7 @@ def test_own_bare_layer_gets_a_named_head(own_module: str) -> None:
         ("own_models:wrong_size", r"gave \(2, 4\) instead of outputs of shape \(2, 3\)"),
         ("own_models:wrong_input", r"batch of shape \(2, 4\) raised RuntimeError"),
         ("own_models:pair", "gave tuple"),
-        ("own_models:broken", "raised KeyError"),
+        ("own_models:broken", "failed: KeyError"),
         ("own_models:", "is not allowed: use 'module:attribute'"),
         (":Tanh", "is not allowed: use 'module:attribute'"),
     ],

@@ -137,7 +137,9 @@ def test_a_metric_of_ones_own_and_one_that_fails() -> None:
     worst = Metric("worst", compute=lambda outputs, targets: outputs.min())
     assert evaluate(Fixed(), arrays, data, Classification(), [worst])["worst"] == 0
     broken = Metric("broken", compute=lambda outputs, targets: 1 / 0)
-    with pytest.raises(TaskError, match=r"metric 'broken' failed .*\(2, 2\).*ZeroDivisionError"):
+    with pytest.raises(
+        TaskError, match=r"metric 'broken' on .*\(2, 2\).* failed: ZeroDivisionError"
+    ):
         evaluate(Fixed(), arrays, data, Classification(), [broken])
 
 

@@ -1,13 +1,16 @@
 """Small functions of core/tasks, each by an example."""
 
+from pathlib import Path
+
 import numpy as np
-from forager.core.tasks import TaskSpec
+import pytest
+from forager.core.tasks import TaskError, TaskSpec, load_task
 from forager.core.tasks.datasets.hugging_face import _names_a_file
 from forager.core.tasks.datasets.newsgroups import strip
 from forager.core.tasks.datasets.poems import encoded
 from forager.core.tasks.datasets.raw import input_range, kind_of, model_inputs
 from forager.core.tasks.datasets.storage import cache_folder
-from forager.core.tasks.errors import advice, one_line
+from forager.core.tasks.errors import STARTED_IN, advice, imported, one_line
 from forager.core.tasks.groups import affine_shift, group_of, label_permutation, rotation
 from forager.core.tasks.metrics import Metric, label, of_classes, title
 from forager.core.tasks.noise import classes_after_noise
@@ -22,7 +25,7 @@ from forager.core.tasks.noise.noisy import (
 from forager.core.tasks.partitions import Partitions, iid, natural
 from forager.core.tasks.splits import generator, hold_out, share_between_owner_and_server
 from forager.core.tasks.streams.arrivals import RoundClock
-from forager.core.tasks.streams.sample_files import Path, labels_in
+from forager.core.tasks.streams.sample_files import labels_in
 
 
 def test_iid_of_array_partitions():
@@ -204,3 +207,47 @@ def test_roundclock_of_arrivals():
 
 def test_labels_in_of_sample_files():
     assert (labels_in(Path("incoming/cat/1.png"), {"dog": 0, "cat": 1}, (1, 8, 8)).tolist()) == [1]
+
+
+OWN = """
+import numpy as np
+
+def gone():
+    return open("gone.csv")
+
+def empty():
+    return {"x_train": np.zeros((0, 2)), "y_train": np.zeros(0, int), "x_test": np.zeros((9, 2)),
+            "y_test": np.arange(9) % 2}
+
+def lacks():
+    return {"x_train": np.zeros((4, 2)), "y_train": np.zeros(4, int), "x_test": np.zeros((9, 2))}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gone", r"own_pool:gone\(\) failed: FileNotFoundError: .*'gone.csv'; line 5 of own_pool"),
+        ("empty", "'own_pool:empty': x_train holds no samples"),
+        ("lacks", "returned a dict that lacks y_test: its keys are"),
+    ],
+)
+def test_what_the_users_data_lack_is_said(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_pool.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(TaskError, match=told):
+        load_task(TaskSpec(task=f"own_pool:{name}")).client_data(0, 2)
+
+
+def test_the_users_code_runs_in_the_folder_of_forager_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flower starts its processes elsewhere, and a relative path has to work there, too."""
+    (tmp_path / "table.csv").write_text("1,2")
+    (tmp_path / "own_table.py").write_text("def load(): return open('table.csv').read()")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir("/")
+    monkeypatch.setenv(STARTED_IN, str(tmp_path))
+    assert imported("task", "own_table:load")() == "1,2"

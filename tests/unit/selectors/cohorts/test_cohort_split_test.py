@@ -53,3 +53,27 @@ def test_a_newcomer_goes_to_a_clearly_lower_loss_at_once_and_else_when_it_was_as
         cohorts.told(["close"], {"close": [0.99, 1.0]}, 9 + number)
         homes.append(cohorts.home("close"))
     assert homes == [None] * 4 + [even]
+
+
+def test_clients_that_trained_in_the_same_rounds_are_no_group() -> None:
+    """What a round makes of all its updates is not what its clients have in common."""
+    rule, rng = SplitRule(first_round=0, rounds=1, participants=1), np.random.default_rng(0)
+    cohorts, directions = SplitTest(rule=rule), np.eye(6)
+    for way, keys in enumerate([KEYS[:6], KEYS[5:11]]):
+        updates = directions[way] + 0.05 * rng.normal(size=(6, 6))
+        if way:  # the only one that was in both rounds changes otherwise than the others would
+            updates[0] += directions[2]
+        seen = cohorts.observe("0", keys, updates, population=12)
+    assert (seen.children, "different rounds" in seen.reason) == ([], True), seen
+
+
+def test_groups_are_found_whoever_trains_together() -> None:
+    rule, rng = SplitRule(first_round=0, participants=1), np.random.default_rng(0)
+    cohorts = SplitTest(rule=rule)
+    for number in range(8):
+        keys = KEYS[:12:2] if number % 2 else KEYS[1:12:2]
+        keys = keys if number < 3 else KEYS[:12]
+        updates = np.eye(6)[[int(key) % 2 for key in keys]] + 0.1 * rng.normal(size=(len(keys), 6))
+        if cohorts.observe("0", keys, updates, population=12).children:
+            return
+    raise AssertionError("no split in 8 rounds")

@@ -122,7 +122,7 @@ def test_a_report_leads_to_the_page_of_its_method(tmp_path: Path) -> None:
     page.write_text("# CosAge")
     history = cosage(CHOICE)
     assert '<a href="../../docs/methods/cosage.md">CosAge</a>' in render("a", {}, history, folder)
-    assert "docs/methods/cosage.md. Where it helps: forager demo cosage" in render("a", {}, history)
+    assert '">Where it helps: forager demo cosage.' in render("a", {}, history)
     assert "How it works" not in render("a", {}, History.from_events([]), folder)
     for name in PAGES:
         assert name in DEMOS

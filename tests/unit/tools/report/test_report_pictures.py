@@ -15,6 +15,7 @@ from forager.tools.report import (
     participation_charts,
     write_report,
 )
+from forager.tools.report.axes import rounds_axis
 from forager.tools.report.choice_charts import last_choice_table
 from forager.tools.report.class_charts import classes_sentence, stores_chart, stores_sentence
 from forager.tools.report.client_tables import client_rows, problems_table
@@ -251,3 +252,13 @@ def test_a_round_that_was_tried_again_counts_once() -> None:
     history = History.from_events([event, again])
     assert coreset_charts.clean_shares(history) == {1: 1.0}
     assert coreset_charts.samples_by_origin(history) == {1: {"new": 4, "kept": 0.0, "random": 0.0}}
+
+
+@pytest.mark.parametrize(("rounds", "edges"), [([1], (0, 2)), ([1, 2], (0.95, 2.05))])
+def test_two_rounds_fill_the_axis_and_one_has_room(
+    rounds: list[int], edges: tuple[float, float]
+) -> None:
+    axes = Figure().subplots()
+    axes.plot(rounds, rounds)
+    rounds_axis(axes)
+    assert axes.get_xlim() == pytest.approx(edges)
