@@ -42,6 +42,7 @@ from forager.selectors.client_selectors.by_loss import PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
+from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
 from forager.strategies.federation.questions import Questions
 from forager.strategies.federation.roster import Admission, Roster
@@ -155,6 +156,16 @@ def test_over_commitment_asks_no_more_than_it_says() -> None:
     layer, _, _ = selection(count=50, over_commit=0.1)
     (chosen,) = trained_keys(layer, FakeGrid([str(i) for i in range(80)]))
     assert len(chosen) == 55
+
+
+def test_with_over_commitment_more_are_asked_where_clients_fail_often() -> None:
+    federation, nodes = Federation(), list(range(1, 11))
+    for node in nodes:
+        federation.times.late(federation.key(node), 10.0, 1)  # 0.3 of them fail from now on
+    asked = [
+        Participation(over_commit=more).asked(federation, 4, nodes, 9) for more in (0.0, 0.1, 1.0)
+    ]
+    assert asked == [4, 6, 8]
 
 
 def test_more_clients_than_there_are() -> None:
