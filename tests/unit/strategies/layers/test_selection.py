@@ -28,6 +28,7 @@ from forager.core.log.events import Quarantined, Selected
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import (
     IDENTIFY,
+    LOSS,
     METRICS,
     NUM_EXAMPLES,
     SIMILARITY,
@@ -46,7 +47,7 @@ from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
 from forager.strategies.federation.questions import Questions
 from forager.strategies.federation.roster import Admission, Roster
-from forager.strategies.layers.candidates import Participation
+from forager.strategies.layers.candidates import CheckedClaims, Participation
 from forager.strategies.layers.selection import NobodyTrained, Selection
 
 KEYS = [str(i) for i in range(10)]
@@ -667,6 +668,16 @@ def test_an_answer_that_makes_no_sense_is_set_aside(lie: float) -> None:
     assert (event.round, event.client) == (1, "0")
     assert "loss" in event.reason
     assert dict(layer.federation.strikes) == {"0": 1}
+
+
+def test_what_all_claim_in_a_round_is_judged_by_what_was_usual_before_it() -> None:
+    claims = CheckedClaims(Federation(), frozenset([LOSS]), Questions())
+    usable = []
+    for number, loss in enumerate((1.0, 1000.0, 1000.0)):
+        claims.settle()
+        told: dict[int, Any] = dict.fromkeys(range(1, 11), loss)
+        usable.append(len(claims.take_answers(number, LOSS, told)))
+    assert usable == [10, 0, 10]
 
 
 def test_many_rounds_without_anybody_fail_if_that_is_wanted() -> None:
