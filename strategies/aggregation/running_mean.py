@@ -25,7 +25,7 @@ class _Terms:
 
     def __init__(self, shape: tuple[int, ...], expected: int) -> None:
         size = math.prod(shape)
-        at_once = max(2, min(expected + 1, 128, _TERMS // max(1, size)))
+        at_once = max(2, min(expected + 1, 128, _TERMS // (size + 1)))
         self._rows = np.empty((at_once, *shape))
         self._filled = 0
         self._scalar = size == 1

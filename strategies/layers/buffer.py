@@ -59,16 +59,17 @@ class Buffer(Layer):
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Return replies as if they had been made from the present model."""
-        assigned = self.federation.ledger.of(replies)
-        ages = [0 if a is None else server_round - a.round for a in assigned]
-        if self._now is None or not any(age > 0 for age in ages):
+        late = [
+            (row, server_round - a.round, a.model)
+            for row, a in enumerate(self.federation.ledger.of(replies))
+            if a is not None and a.model is not None and a.round < server_round
+        ]
+        if self._now is None or not late:
             return replies
         now = from_record(self._now)
         stacks = {name: array.copy() for name, array in replies.arrays.items()}
-        for row, (assignment, age) in enumerate(zip(assigned, ages, strict=True)):
-            if assignment is None or assignment.model is None or age <= 0:
-                continue
-            weight, sent = staleness_weight(age, self.exponent), from_record(assignment.model)
+        for row, age, model in late:
+            weight, sent = staleness_weight(age, self.exponent), from_record(model)
             for name, array in now.items():
                 if array.dtype.kind == "f":
                     stacks[name][row] = array + weight * (stacks[name][row] - sent[name])

@@ -195,7 +195,8 @@ class Streams(Layer):
                 if each.profile is not None:
                     self.profiles.hear(key, each.profile)
                 if each.estimate is not None:
-                    estimates[key] = each.estimate * np.float32(min(1.0, longest / (size or 1.0)))
+                    share = longest / size if size > longest else 1.0
+                    estimates[key] = each.estimate * np.float32(share)
         return wrong
 
     def _report(self, estimates: dict[str, NDArray[np.float32]]) -> None:

@@ -30,7 +30,7 @@ from forager.strategies.aggregation.flower_aggregator import (
 )
 from forager.strategies.aggregation.fltrust import FLTrust
 from forager.strategies.aggregation.paced import PacedAvg
-from forager.strategies.aggregation.running_mean import RunningMean, mean_of
+from forager.strategies.aggregation.running_mean import RunningMean, _Terms, mean_of
 
 KEYS = [str(i) for i in range(8)]
 ALL_OF_THEM: dict[str, Any] = {
@@ -301,6 +301,23 @@ def test_running_mean_weighs_by_examples() -> None:
     np.testing.assert_allclose(mean.arrays["w"], np.average(values, axis=0, weights=weights))
     assert mean.arrays["w"].dtype == np.float32
     assert mean.metrics["loss"] == pytest.approx(np.average(values[:, 0], weights=weights))
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected", "rows"),
+    [
+        ((), 5, 6),  # all of them are one addition
+        ((3,), 1, 2),
+        ((0,), 500, 128),
+        ((1023,), 500, 128),
+        ((2**11,), 500, 63),
+        ((2**20,), 500, 2),  # of a large array there is no more than the sum and one reply
+    ],
+)
+def test_few_large_arrays_are_held_at_a_time(
+    shape: tuple[int, ...], expected: int, rows: int
+) -> None:
+    assert _Terms(shape, expected)._rows.shape == (rows, *shape)
 
 
 def test_a_metric_that_some_leave_out_is_the_mean_of_those_who_report_it() -> None:

@@ -159,3 +159,15 @@ def test_a_client_of_another_version_is_named_and_takes_part(
     assert line.startswith(f"mixed versions: client 2 {warning}")
     chosen = [e.chosen for e in notes.of(Selected) if e.phase == "train"]
     assert sorted(key for each in chosen for key in each) == keys
+
+
+def test_an_app_that_answers_for_itself_is_named_and_asked_nothing(said: list[str]) -> None:
+    def introduce(message: Message, key: str, look: int) -> list[Message]:
+        name = "own" if key == "1" else CLIENT
+        return [answer(message, {name: ConfigRecord({CLIENT_KEY: key})})]
+
+    roster, grid = Roster(route="train"), FakeGrid("012", dict.fromkeys("012", introduce))
+    roster.identify(grid, 1.0)
+    (line,) = [line for line in said if "has no forager.client_mod" in line]
+    assert line.startswith(f"client {roster.called(roster.key(501))} has")
+    assert [roster.can_answer(node, "summary") for node in grid.nodes] == [True, False, True]

@@ -30,6 +30,7 @@ from forager.core.log.events import (
 from forager.core.storage import tree
 from forager.core.wire.arrays import from_record, to_record
 from forager.core.wire.keys import ARRAYS, CONFIG, ROUND
+from forager.core.wire.requests import Requests
 from forager.strategies.build import single_model_stack
 from forager.strategies.cohorts.base import (
     CohortRule,
@@ -146,6 +147,19 @@ def test_participants_are_shared_out_and_each_gets_its_own_model() -> None:
     for message, key in zip(messages, keys, strict=True):
         sent = message.content.array_records[ARRAYS]
         assert_same(sent, layer.leaf_models[f"0.{int(key) % 2}"])
+
+
+def test_who_still_trains_counts_among_the_share_that_is_to_train() -> None:
+    layer, _ = cohorts(fraction=0.75)
+    grid, asked = FakeGrid(KEYS), []
+    for number in (1, 2):
+        requests = Requests.of(layer.configure_train(number, START, ConfigRecord(), grid))
+        assert requests is not None
+        asked.append(len(requests.nodes))
+        slow = requests.select([0, 1, 2, 3][: len(requests.nodes)])
+        slow.ids = [f"{number}.{node}" for node in slow.nodes]
+        layer.federation.ledger.open(slow, number, now=0.0, expires=60.0)
+    assert asked == [6, 2]
 
 
 def test_each_client_evaluates_its_own_cohorts_model() -> None:

@@ -3,6 +3,7 @@ import math
 import re
 import zipfile
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,11 +27,11 @@ from forager.core.log.events import Decided, Quarantined
 from forager.core.methods.base import load
 from forager.core.methods.catalogue import methods
 from forager.core.wire.arrays import from_record, to_record
-from forager.core.wire.keys import ARRAYS, METRICS
+from forager.core.wire.keys import ARRAYS, METRICS, NUM_EXAMPLES
 from forager.strategies.aggregation.fltrust import FLTrust
 from forager.strategies.build import build_strategy
 from forager.strategies.federation.roster import Roster
-from forager.strategies.layers.quarantine import MostlyOutliers, QuarantineLayer
+from forager.strategies.layers.quarantine import MostlyOutliers, QuarantineLayer, _all_sound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -583,3 +584,11 @@ def test_no_bytes_whatever_stop_a_round(data: bytes) -> None:
     grid = FakeGrid(["1", BAD], {BAD: spoiling(with_bytes(data))})
     got, _ = one_round(layer, to_record(small_model()), grid)
     assert got is not None
+
+
+def test_metrics_are_sound_at_a_glance_only_if_those_of_all_are() -> None:
+    told: Any = SimpleNamespace(metrics={NUM_EXAMPLES: [5, 7], "train_loss": [-1.0, 2.0]})
+    assert _all_sound(told, [], whole=True)
+    assert not _all_sound(told, ["train_loss"], whole=True)
+    told.metrics["train_loss"][0] = 0.0
+    assert _all_sound(told, ["train_loss"], whole=True)

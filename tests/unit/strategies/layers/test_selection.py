@@ -28,6 +28,7 @@ from forager.core.log.events import Quarantined, Selected
 from forager.core.wire.arrays import to_record
 from forager.core.wire.keys import (
     IDENTIFY,
+    LOSS,
     METRICS,
     NUM_EXAMPLES,
     SIMILARITY,
@@ -42,10 +43,11 @@ from forager.selectors.client_selectors.by_loss import PowerOfChoice
 from forager.selectors.client_selectors.cluster_oracle import ClusterOracle
 from forager.selectors.client_selectors.oort import Oort
 from forager.selectors.client_selectors.plain import Everyone, RoundRobin, Uniform
+from forager.strategies.federation.federation import Federation
 from forager.strategies.federation.grids import GridView, GridWrapper
 from forager.strategies.federation.questions import Questions
 from forager.strategies.federation.roster import Admission, Roster
-from forager.strategies.layers.candidates import Participation
+from forager.strategies.layers.candidates import CheckedClaims, Participation
 from forager.strategies.layers.selection import NobodyTrained, Selection
 
 KEYS = [str(i) for i in range(10)]
@@ -155,6 +157,16 @@ def test_over_commitment_asks_no_more_than_it_says() -> None:
     layer, _, _ = selection(count=50, over_commit=0.1)
     (chosen,) = trained_keys(layer, FakeGrid([str(i) for i in range(80)]))
     assert len(chosen) == 55
+
+
+def test_with_over_commitment_more_are_asked_where_clients_fail_often() -> None:
+    federation, nodes = Federation(), list(range(1, 11))
+    for node in nodes:
+        federation.times.late(federation.key(node), 10.0, 1)  # 0.3 of them fail from now on
+    asked = [
+        Participation(over_commit=more).asked(federation, 4, nodes, 9) for more in (0.0, 0.1, 1.0)
+    ]
+    assert asked == [4, 6, 8]
 
 
 def test_more_clients_than_there_are() -> None:
@@ -656,6 +668,16 @@ def test_an_answer_that_makes_no_sense_is_set_aside(lie: float) -> None:
     assert (event.round, event.client) == (1, "0")
     assert "loss" in event.reason
     assert dict(layer.federation.strikes) == {"0": 1}
+
+
+def test_what_all_claim_in_a_round_is_judged_by_what_was_usual_before_it() -> None:
+    claims = CheckedClaims(Federation(), frozenset([LOSS]), Questions())
+    usable = []
+    for number, loss in enumerate((1.0, 1000.0, 1000.0)):
+        claims.settle()
+        told: dict[int, Any] = dict.fromkeys(range(1, 11), loss)
+        usable.append(len(claims.take_answers(number, LOSS, told)))
+    assert usable == [10, 0, 10]
 
 
 def test_many_rounds_without_anybody_fail_if_that_is_wanted() -> None:

@@ -298,3 +298,11 @@ def test_state_survives() -> None:
         assert dict(left[key][PLAN]) == dict(right[key][PLAN])
         estimates = [from_record(told[key][ESTIMATE])["estimate"] for told in (left, right)]
         np.testing.assert_array_equal(*estimates)
+
+
+def test_it_is_written_down_how_many_classes_a_client_stores() -> None:
+    layer, notes = streams()
+    devices = [Device([1.0, 1.0, 1.0], stored=stored) for stored in ([3, 0, 1], [2, 0, 0])]
+    play(layer, FakeGrid(["0", "1"], dict(zip("01", devices, strict=True))))
+    event = notes.of(StreamsStored)[-1]
+    assert (event.clients, event.stored, event.classes) == (2, [5, 0, 1], 1.5)
