@@ -25,7 +25,13 @@ def concerning(path: Path, most: int) -> list[str]:
             distance[importer] = distance[file] + 1
             queue.append(importer)
     found = [file for file in queue if file.name.startswith("test_") and _is_test(file)]
-    found.sort(key=lambda file: (distance[file], path.parts[0] not in file.parts))
+    found.sort(
+        key=lambda file: (
+            distance[file],
+            path.stem not in file.stem,  # many files import what rules share: its own tests first
+            path.parts[0] not in file.parts,
+        )
+    )
     found += _mentioning(path.stem) + sorted((ROOT / TESTS[-1]).rglob("test_*.py"))
     near = list(dict.fromkeys((ROOT / file).relative_to(ROOT).as_posix() for file in found))
     examples = ">>>" in (ROOT / path).read_text()

@@ -53,5 +53,10 @@ def test_the_tests_that_import_a_module_come_first() -> None:
     assert len(files) == 3
 
 
+def test_of_many_tests_that_import_a_module_those_named_after_it_come_first() -> None:
+    _, first, *_ = concerning(Path("selectors/client_selectors/base.py"), 3)
+    assert first == "tests/unit/selectors/client_selectors/test_selector_base.py"
+
+
 def test_a_module_that_is_loaded_by_name_has_tests_too() -> None:
     assert "tests/conformance/test_layers.py" in concerning(Path("strategies/cohorts/ifca.py"), 9)

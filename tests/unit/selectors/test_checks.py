@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from forager.selectors.checks import at_least, finite_rows, one_of, shares
+from forager.selectors.checks import at_least, check_target, finite_rows, one_of, shares
 
 
 def test_what_is_allowed_passes() -> None:
@@ -35,3 +35,15 @@ def test_none_of_those_allowed() -> None:
 def test_no_matrix_of_finite_numbers(rows: list[object]) -> None:
     with pytest.raises(ValueError, match="points: expected a matrix of finite numbers"):
         finite_rows(rows, "points")
+
+
+def test_a_target_is_finite_and_like_one_row_of_the_gradients() -> None:
+    rows = np.ones((4, 3))
+    check_target(rows, np.ones(3))
+    for target in (np.ones(4), np.ones((4, 3)), np.float64(1.0)):
+        with pytest.raises(ValueError, match="target: expected 3 values as in a row"):
+            check_target(rows, target)
+    with pytest.raises(ValueError, match="target: expected finite values"):
+        check_target(rows, np.array([1.0, np.nan, 1.0]))
+    with pytest.raises(ValueError, match="gradients: expected one row per sample"):
+        check_target(rows[0], np.ones(3))

@@ -33,3 +33,16 @@ def test_sets_are_more_balanced_than_random_ones_and_everybody_gets_a_turn() -> 
 def test_a_negative_exploration_is_refused() -> None:
     with pytest.raises(ValueError, match="exploration"):
         FedCbs(exploration=-1)
+
+
+def test_one_sample_is_as_imbalanced_as_can_be_and_none_counts_so_too() -> None:
+    assert imbalance([0, 0], [[1, 0], [2, 2], [0, 0]]).tolist() == [0.5, 0.0, 1.0]
+
+
+def test_without_exploration_the_first_client_is_a_balanced_one_and_its_turns_are_counted() -> None:
+    rng, counts = np.random.default_rng(0), np.array([[20, 0], [10, 10], [0, 20]])
+    rule = FedCbs(exploration=0.0)
+    for turn in (1, 2, 3):
+        chosen = rule.select(Candidates(list("abc"), {"histogram": counts}), 1, rng)
+        assert chosen.tolist() == [1]
+        assert rule.state_dict()["times"] == {"b": turn}

@@ -1,5 +1,7 @@
 """Whatever the uplink: never more bytes than whole models, the instructions included."""
 
+import logging
+
 import numpy as np
 import pytest
 from fakes import FakeGrid, honest_records, rounds, small_model
@@ -70,3 +72,10 @@ def test_that_models_are_sent_whole_is_said_once(
         for _ in range(3):  # a first round that is tried again
             list(layer.configure_train(1, tiny, ConfigRecord(), FakeGrid(KEYS)))
     assert sum("clients send whole models" in line for line in caplog.messages) == 1
+
+
+def test_it_is_said_once_that_whole_models_are_sent(caplog: pytest.LogCaptureFixture) -> None:
+    tiny = to_record({"layer.bias": small_model()["layer.bias"]})
+    with caplog.at_level(logging.INFO, "forager"):
+        rounds(stack("top-k"), tiny, FakeGrid(KEYS), range(1, 4))
+    assert caplog.text.count("the model is too small for a shorter uplink") == 1
