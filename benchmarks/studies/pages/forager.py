@@ -37,7 +37,7 @@ _INTRODUCTION = """\
 half of the bytes, and on none it is below strategies tuned by hand. It finds planted groups, and is
 above FlexCFL there, which is given their number. With one class per client it is not below CosAge.
 With up to 40 % wrong labels it stays within 3.1 points of training on the right labels alone; with
-60 % it is 3 to 12 points below that on four of five data sets."""
+60 % it is 2 to 4 points below that on four of five data sets."""
 _HOW = """\
 20 seeds of forager and the tuned rows, 10 of the others, 5 in the other comparisons. **▲** above,
 **▼** below: the 95 % interval of the paired differences excludes zero. The primary comparison on
