@@ -3,9 +3,11 @@
 import numpy as np
 
 from ...core.learning.evaluation import predictions_of_all
-from ...core.wire.keys import AGREEMENT, DOUBT
+from ...core.tasks import Split
+from ...core.wire.keys import AGREEMENT, BLEND, DOUBT
 from ...selectors.data_selectors.confirmed_labels import (
     agreement,
+    blend,
     label_weights,
     running_predictions,
 )
@@ -37,4 +39,8 @@ class ConfirmedSamples(ClientHook):
             if sharpness:
                 weights = label_weights(mean, labels, sharpness)
                 batch.weights[row.place] = weights.astype(np.float32)
+                own, rng = row.data, np.random.default_rng(batch.seeds[row.place])
+                if batch.told.get(BLEND) and isinstance(own, Split) and own.x.is_floating_point():
+                    others, from_which = blend(weights, rng)
+                    data[row.place] = Split((own.x + own.x[others]) / 2, own.y[from_which])
         batch.metrics[AGREEMENT] = shares

@@ -32,6 +32,7 @@ SIMILARITY = "similarity"
 LOSS = "loss"
 HISTOGRAM = "histogram"
 AGREEMENT = "agreement"  # rides on training replies: share of labels that the model confirms
+BLEND = "blend"  # entry of CONFIG: whether clients train on means of two of their samples
 DOUBT = "doubt"  # entry of CONFIG: how sharply clients weigh doubtful labels; 0: only look at them
 PROBED = "probed"  # of how many samples the single step of an examined client was
 AS_IT_CAME = "as-it-came"  # entry of CONFIG and of METRICS in an evaluation: without tuning

@@ -17,6 +17,8 @@ Floats = NDArray[np.float64]
 
 MEMORY = 0.8  # weight of earlier predictions
 DOUBTFUL = 0.1  # estimated share of wrong labels from which samples are weighed
+FITTED = 0.9  # accuracy on the clean samples, once they train too, of a model that fits
+MANY = 0.4  # estimated share of wrong labels from which samples of a model that fits are blended
 UPPER = 2 / 3  # of a round's clients that must agree too seldom
 _ROUNDS = 5  # whose median counts
 _FEWEST = 3  # clients per round
@@ -51,6 +53,22 @@ def sharpness(clean_accuracy: float) -> float:
     (1.0, 1.5, 2.0)
     """
     return min(_SHARPEST, clean_accuracy / max(1 - clean_accuracy, 1e-9))
+
+
+def blend(weights: Floats, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each sample another one, drawn by weight, and which of the two gives the label.
+
+    The mean of both takes the sample's place (mixup in equal parts, Zhang et al., 2018). A model
+    that fits what it is taught learns the wrong labels that are left by heart, however little they
+    weigh, and confirms them from then on. In every round the means are others.
+
+    >>> others, labels = blend(np.array([0.0, 1.0, 0.0]), np.random.default_rng(0))
+    >>> others.tolist(), labels.tolist()
+    ([1, 1, 1], [0, 1, 2])
+    """
+    own, shares = np.arange(len(weights)), weights + 1e-9
+    others = rng.choice(own, len(own), p=shares / shares.sum())
+    return others, np.where(rng.random(len(own)) < 0.5, own, others)
 
 
 def agreement(predictions: ArrayLike, labels: ArrayLike) -> float:

@@ -9,9 +9,9 @@ from flwr.serverapp.strategy import Strategy
 from ...core.config import RunConfig
 from ...core.log.events import Decided
 from ...core.wire.arrays import from_record, to_record
-from ...core.wire.keys import AGREEMENT, DOUBT, NUM_EXAMPLES
+from ...core.wire.keys import AGREEMENT, BLEND, DOUBT, NUM_EXAMPLES
 from ...core.wire.replies import Replies
-from ...selectors.data_selectors.confirmed_labels import LabelDoubt, sharpness
+from ...selectors.data_selectors.confirmed_labels import FITTED, MANY, LabelDoubt, sharpness
 from ..server_samples import Arrays, ServerSamples
 from .base import Layer
 
@@ -19,11 +19,11 @@ from .base import Layer
 class ConfirmedLabels(Layer):
     """Compare how often the model agrees with clients' labels and with the server's clean ones.
 
-    Once it finds wrong labels, clients weight their samples, and the server trains on its clean
-    ones, too: as one more client, which continues from the aggregated model. The new model is the
-    mean of both, weighted by the worth of their samples. If a share w of labels is wrong, a sample
-    is worth ``(1 - w)^2`` of a clean one: the mean gradient is ``1 - w`` times as long, and just as
-    noisy.
+    Once it finds wrong labels, clients weight their samples, and blend them where many are wrong
+    and the model fits. The server trains on its clean samples, too: as one more client, which
+    continues from the aggregated model. The new model is the mean of both, weighted by the worth of
+    their samples. If a share w of labels is wrong, a sample is worth ``(1 - w)^2`` of a clean one:
+    the mean gradient is ``1 - w`` times as long, and just as noisy.
     """
 
     remembers = ("doubt",)
@@ -48,6 +48,8 @@ class ConfirmedLabels(Layer):
         if self.clean is not None:
             self._accuracy = self.clean.accuracy(from_record(arrays))
             config[DOUBT] = sharpness(self._accuracy) if self.doubt.found else 0.0
+            if self.doubt.found:
+                config[BLEND] = self.doubt.wrong >= MANY and self._accuracy >= FITTED
         return super().configure_train(server_round, arrays, config, grid)
 
     def take(self, server_round: int, replies: Replies) -> Replies:

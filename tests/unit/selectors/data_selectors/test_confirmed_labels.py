@@ -1,7 +1,7 @@
 """Labels that the global model confirms."""
 
 import numpy as np
-from forager.selectors.data_selectors.confirmed_labels import LabelDoubt, label_weights
+from forager.selectors.data_selectors.confirmed_labels import LabelDoubt, blend, label_weights
 
 
 def _heard(agreements: list[float], accuracy: float, rounds: int = 8) -> LabelDoubt:
@@ -55,3 +55,10 @@ def test_it_continues_after_a_save():
 def test_a_label_that_the_model_finds_likeliest_counts_fully():
     predictions = np.array([[0.7, 0.2, 0.1], [0.0, 0.0, 1.0]])
     assert label_weights(predictions, [0, 0], 2.0).tolist() == [1.0, 0.0]
+
+
+def test_blending_leaves_out_doubtful_partners_and_does_without_any_trust():
+    others, labels = blend(np.array([1.0, 0.0, 1.0, 0.0]), np.random.default_rng(1))
+    assert set(others) <= {0, 2}
+    assert ((labels == np.arange(4)) | (labels == others)).all()
+    assert len(blend(np.zeros(3), np.random.default_rng(1))[0]) == 3
