@@ -31,6 +31,8 @@ _SHORTEST, _LONGEST = 1e-6, 1e9  # seconds that a client may claim
 class EqualTime(Layer):
     """Set each client's steps by the time that its last steps took; stands outside quarantine."""
 
+    remembers = ("_known", "_given")
+
     def __init__(
         self, inner: Strategy, steps_of: Callable[[float], int], *, coresets: bool = False
     ) -> None:
@@ -95,16 +97,6 @@ class EqualTime(Layer):
         for old in list(self._known)[: max(0, len(self._known) - _MOST)]:
             del self._known[old]
             self._given.pop(old, None)
-
-    def own_state(self) -> dict[str, Any]:
-        """Return what is known of the clients, and what they were given."""
-        known = {key: list(told) for key, told in self._known.items()}
-        return {"known": known, "given": dict(self._given)}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`own_state` returned."""
-        self._known = {k: (int(usual), pace) for k, (usual, pace) in state["known"].items()}
-        self._given = dict(state["given"])
 
 
 def _within(value: Any, least: float, most: float) -> bool:

@@ -36,6 +36,7 @@ from ...core.wire.keys import (
 from ...core.wire.records import answered_id
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
+from ...selectors.stateful import Stateful
 from ...strategies.federation.clock import Clock
 from .availability import Availability, Floats
 
@@ -76,8 +77,10 @@ class DeviceSpeeds:
         return np.asarray(compute + sent / self.bytes_per_second[who])
 
 
-class SimulatedDevices:
+class SimulatedDevices(Stateful):
     """The clock, and what every client's device can do."""
+
+    remembers = ("clock",)
 
     def __init__(
         self,
@@ -115,14 +118,6 @@ class SimulatedDevices:
         if self.availability is None:
             return math.inf
         return float(self.availability.seconds_left(self.clock)[client])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the time."""
-        return {"clock": self.clock}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.clock = float(state["clock"])
 
 
 def simulated_devices(config: RunConfig) -> SimulatedDevices | None:
