@@ -11,6 +11,8 @@ from .base import Callback
 class Tracker(Callback):
     """Opens a run at its start, passes on the numbers of every round, closes it at the end."""
 
+    remembers = ("run_id",)
+
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.run_id = ""  # the tracker's, which a resumed run continues
@@ -43,11 +45,3 @@ class Tracker(Callback):
         """End the run there, with what came last."""
         self.on_round_end(loop)
         self.close(loop.reason in ("completed", "early-stop"))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return which run it is there."""
-        return {"run-id": self.run_id}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self.run_id = str(state.get("run-id", ""))
