@@ -227,10 +227,6 @@ class NumberedNodes(Sequence[int]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def keys(self) -> NumberedKeys:
-        """Return their names."""
-        return NumberedKeys(self.numbers)
-
 
 def kept_nodes(nodes: Sequence[int], which: NDArray[np.bool_]) -> Sequence[int]:
     """Return the nodes for which ``which`` is true; numbered ones stay numbered."""
