@@ -35,7 +35,8 @@ from ...report.formatting import jain_index
 from ...report.history import History
 from ...report.rounds import traffic
 from ..measures import EVENNESS, SELECTING
-from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from ..records import Row
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
 
 # Evaluation is for the experimenter; who is who is asked again whenever a run continues.
 _NOT_COUNTED = ("evaluate", IDENTIFY)
