@@ -5,13 +5,12 @@ nobody takes more than the usual ones, which are those on all data.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
+from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import ConfigError, RunConfig
@@ -53,13 +52,8 @@ class EqualTime(Layer):
             )
         return cls(inner, partial(local_steps, train_settings(config, 1)), coresets=coresets)
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def guide(self, server_round: int, requests: Requests) -> None:
         """Say how many steps each client takes; those not known yet take the usual ones."""
-        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if requests is None:
-            return []
         keys = self.federation.keys(requests.nodes)
         told = [self._known.get(key, (0, math.nan)) for key in keys]
         steps = steps_by_speed([usual for usual, _ in told], [pace for _, pace in told]).tolist()
@@ -70,7 +64,6 @@ class EqualTime(Layer):
         self._given |= dict(zip(keys, work, strict=True))
         column = [filled(ConfigRecord, {STEPS: own}) if own else None for own in work]
         requests.put_column(WORK, column)
-        return requests
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Learn how fast clients are."""
