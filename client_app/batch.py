@@ -145,14 +145,12 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        nothing: dict[str, Arrays] = {}
-        carried = [self._carried_by(i) if self.carried else nothing for i in range(len(self))]
+        carried = [
+            {name: own for name, column in self.carried.items() if (own := column[i]) is not None}
+            for i in range(len(self))
+        ]
         columns = (self.models, self.data, self.seeds, self.weights, carried, self.steps)
         return [Job(*own) for own in zip(*columns, strict=True)]
-
-    def _carried_by(self, row: int) -> dict[str, Arrays]:
-        columns = self.carried.items()
-        return {name: own for name, column in columns if (own := column[row]) is not None}
 
     def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""
