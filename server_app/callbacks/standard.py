@@ -2,7 +2,6 @@
 
 import logging
 import math
-from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -52,11 +51,13 @@ class Progress(Callback):
 class EarlyStopCallback(Callback):
     """Stop at a target, or after evaluations without improvement; 0 switches either off."""
 
+    remembers = ("_best", "_without", "_seen")
+
     def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:
         self.patience = patience
         self.target = target
         self.metric = metric
-        self._best = math.nan
+        self._best: float | None = None
         self._without = 0
         self._seen = -1
 
@@ -68,21 +69,11 @@ class EarlyStopCallback(Callback):
         self._seen = loop.evaluated_round
         if self.target and self.metric.gain(score, over=self.target) >= 0:
             return "early-stop"
-        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > 0:
+        if self._best is None or self.metric.gain(score, over=self._best) > 0:
             self._best, self._without = score, 0
         else:
             self._without += 1
         return "early-stop" if self.patience and self._without >= self.patience else None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best so far and how long ago it was."""
-        best = None if math.isnan(self._best) else self._best
-        return {"best": best, "without": self._without, "seen": self._seen}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` returned."""
-        self._best = math.nan if state["best"] is None else float(state["best"])
-        self._without, self._seen = int(state["without"]), int(state["seen"])
 
 
 class SpendingLimit(Callback):
