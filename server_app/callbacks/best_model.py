@@ -57,7 +57,7 @@ class BestModel(Callback):
         self._unwritten = {}
         self.on_run_start(loop)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Look at the newest value, and keep the model if it is the best."""
         value = loop.own_score if self.on_clients else loop.score
         known = self.value
@@ -69,7 +69,6 @@ class BestModel(Callback):
             self._unwritten = {"": loop.arrays, **own}
         if self.every and loop.round % self.every == 0:
             self._write(loop)
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """Write what is not written yet; say where the best is, if the last round was not."""

@@ -73,11 +73,10 @@ class Prometheus(Tracker, Collector):
         self._write()
         return self._run
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Write what happened since."""
         super().on_round_end(loop)
         self._write()
-        return None
 
     def log(self, server_round: int, values: dict[str, float]) -> None:
         """Take the numbers of one round."""

@@ -28,7 +28,7 @@ class Progress(Callback):
         rounds = f"rounds {first} to {last}" if first <= last else "no further round"
         _log.info("%s: %s", loop.title, rounds)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Say what the round gave."""
         exchange = loop.train_exchange
         parts = [f"round {loop.round}/{loop.num_rounds}"]
@@ -45,7 +45,6 @@ class Progress(Callback):
                 parts.append(f"{len(exchange.failed)} failed, {len(exchange.late)} late")
         parts.append(f"{loop.round_seconds:.2f} s")
         _log.info("  ".join(parts))
-        return None
 
 
 class EarlyStopCallback(Callback):
@@ -102,7 +101,7 @@ class ClassesOfClients(Callback):
     def __init__(self, grid: Grid, task: Task) -> None:
         self.grid, self.task = grid, task
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Write it down once."""
         event = classes_spread(self.grid, self.task) if loop.round == 1 else None
         if event is not None:
@@ -110,7 +109,6 @@ class ClassesOfClients(Callback):
             samples = list(map(sum, event.counts))
             skews = label_skew(event.counts), quantity_skew(samples)
             _log.info("skew of the clients' data, 0 to 1: labels %.2f, quantity %.2f", *skews)
-        return None
 
 
 def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:

@@ -1,6 +1,6 @@
 """What callbacks for experiment trackers share: one run there for one run here."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.methods.base import load
 from ..loop import Loop
@@ -11,7 +11,7 @@ from .base import Callback
 class Tracker(Callback):
     """Opens a run at its start, passes on the numbers of every round, closes it at the end."""
 
-    remembers = ("run_id",)
+    remembers: ClassVar[tuple[str, ...]] = ("run_id",)
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -35,11 +35,10 @@ class Tracker(Callback):
         self._values.skip()
         self.run_id = self.open(dict(loop.plan.config), loop.title)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Pass on what happened since."""
         for server_round, values in self._values.new():
             self.log(server_round, values)
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """End the run there, with what came last."""
