@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import NDArray
@@ -18,19 +19,13 @@ from .best_model import input_scale, write_model
 _log = logging.getLogger("forager")
 
 
+@dataclass(eq=False)
 class Artifacts(Callback):
     """Leave model, tables, supports and report behind; ``frozen`` returns what never travels."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        *,
-        report: bool = True,
-        frozen: Callable[[], dict[str, NDArray[Any]]] = dict,
-    ) -> None:
-        self.folder = folder
-        self.report = report
-        self.frozen = frozen
+    folder: RunFolder
+    report: bool = True
+    frozen: Callable[[], dict[str, NDArray[Any]]] = dict
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""

@@ -3,6 +3,7 @@
 import math
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,21 +78,16 @@ class DeviceSpeeds:
         return np.asarray(compute + sent / self.bytes_per_second[who])
 
 
+@dataclass(eq=False)
 class SimulatedDevices(Stateful):
     """The clock, and what every client's device can do."""
 
     remembers = ("clock",)
 
-    def __init__(
-        self,
-        clients: int,
-        speeds: DeviceSpeeds | None = None,
-        availability: Availability | None = None,
-    ) -> None:
-        self.clients = clients
-        self.speeds = speeds
-        self.availability = availability
-        self.clock = 0.0
+    clients: int
+    speeds: DeviceSpeeds | None = None
+    availability: Availability | None = None
+    clock: float = 0.0
 
     def present(self) -> list[int]:
         """Return who is online now; if nobody is, time passes until somebody is."""
