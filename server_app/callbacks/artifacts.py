@@ -3,9 +3,6 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from ...core.methods.base import load
 from ...core.storage import tree
@@ -14,7 +11,7 @@ from ...core.wire.arrays import from_record
 from ..loop import Loop
 from ..run_folder import SUPPORTS, RunFolder
 from .base import Callback
-from .best_model import input_scale, write_model
+from .best_model import Frozen, input_scale, write_model
 
 _log = logging.getLogger("forager")
 
@@ -25,7 +22,7 @@ class Artifacts(Callback):
 
     folder: RunFolder
     report: bool = True
-    frozen: Callable[[], dict[str, NDArray[Any]]] = dict
+    frozen: Frozen = dict
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""
