@@ -172,12 +172,8 @@ class ClientBatch:
 
     def select(self, rows: Sequence[int]) -> ClientBatch:
         """Return a batch of some of the rows, which is abandoned with this one."""
-        contexts = self.contexts
-        some = (
-            contexts.select(rows)
-            if isinstance(contexts, VirtualClients)
-            else [contexts[i] for i in rows]
-        )
+        whole = self.contexts
+        some = whole.select(rows) if isinstance(whole, VirtualClients) else [whole[i] for i in rows]
         part = ClientBatch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
         self._parts.append(part)
         return part
