@@ -66,8 +66,11 @@ def _rule(name: str, about: str, core: str) -> Selector:
 
 
 # By losses that clients are asked for, or that came with their last updates
-_BY_LOSS: dict[str, Any] = {"settings": (Summary,), "reads": ("mode", "ask-at-most")}
-_BY_LOSS |= {"sends": ("loss",)}
+_BY_LOSS: dict[str, Any] = {
+    "settings": (Summary,),
+    "reads": ("mode", "ask-at-most"),
+    "sends": ("loss",),
+}
 
 METHODS = (
     HicsMethod(

@@ -169,7 +169,7 @@ class Membership:
 
 
 class Grouping:
-    """What rules have in common that keep nothing but who is in which leaf of a tree."""
+    """What algorithms have in common that put clients into the leaves of a tree."""
 
     members: Membership
 
