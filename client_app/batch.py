@@ -145,14 +145,12 @@ class ClientBatch:
         """Return the local work of each client."""
         from ..core.learning.job import Job
 
-        nothing: dict[str, Arrays] = {}
-        carried = [self._carried_by(i) if self.carried else nothing for i in range(len(self))]
+        carried = [
+            {name: own for name, column in self.carried.items() if (own := column[i]) is not None}
+            for i in range(len(self))
+        ]
         columns = (self.models, self.data, self.seeds, self.weights, carried, self.steps)
         return [Job(*own) for own in zip(*columns, strict=True)]
-
-    def _carried_by(self, row: int) -> dict[str, Arrays]:
-        columns = self.carried.items()
-        return {name: own for name, column in columns if (own := column[row]) is not None}
 
     def prepare(self, *, only: str = "") -> ClientBatch:
         """Let each hook decide what clients train on; or only those that have a trait."""
@@ -174,12 +172,8 @@ class ClientBatch:
 
     def select(self, rows: Sequence[int]) -> ClientBatch:
         """Return a batch of some of the rows, which is abandoned with this one."""
-        contexts = self.contexts
-        some = (
-            contexts.select(rows)
-            if isinstance(contexts, VirtualClients)
-            else [contexts[i] for i in rows]
-        )
+        whole = self.contexts
+        some = whole.select(rows) if isinstance(whole, VirtualClients) else [whole[i] for i in rows]
         part = ClientBatch(self.requests.select(rows), some, self.__dict__.get("side"), self.kind)
         self._parts.append(part)
         return part

@@ -54,7 +54,7 @@ def restore(owner: Any, names: tuple[str, ...], state: Mapping[str, Any]) -> Non
         elif isinstance(now, np.ndarray):
             setattr(owner, name, np.array(kept, dtype=now.dtype))
         else:
-            setattr(owner, name, kept if now is None else type(now)(kept))
+            setattr(owner, name, kept if now is None or kept is None else type(now)(kept))
 
 
 def _key(name: str) -> str:

@@ -83,7 +83,8 @@ class Loop:
         self.evaluated_round = -1
         self.round_seconds = 0.0
         self.train_exchange: Exchange | None = None
-        self._snapshot: dict[str, Any] = {}
+        # The state after the last complete round, also while another is played
+        self.snapshot: dict[str, Any] = {}
         self._patience = Patience(plan)
 
     @property
@@ -336,14 +337,9 @@ class Loop:
 
     def take_snapshot(self, *, anew: bool = False) -> dict[str, Any]:
         """Return the state after the last complete round, made once a round."""
-        if anew or self._snapshot.get("round") != self.round:
-            self._snapshot = self.state()
-        return self._snapshot
-
-    @property
-    def snapshot(self) -> dict[str, Any]:
-        """The state after the last complete round, also while another is played."""
-        return self._snapshot
+        if anew or self.snapshot.get("round") != self.round:
+            self.snapshot = self.state()
+        return self.snapshot
 
     def state(self) -> dict[str, Any]:
         """Return all that a resumed run needs; arrays are shared, as none is changed in place."""

@@ -184,14 +184,9 @@ class Post(GridWrapper):
     ) -> Iterator[Replies]:
         """Yield what has arrived; one by one, the rest stays with the runtime."""
         late = self._late.expected()
-        if not one_by_one:
-            ids = [i for i in self.ledger.awaited(exchange.kind) if i in waiting]
-            yield from self._taken(
-                Delivery.of(self.pull_messages([*ids, *late])), waiting, exchange
-            )
-            return
-        for message_id in [i for i in self.ledger.awaited("train") if i in waiting]:
-            yield from self._taken(Delivery.of(self.pull_messages([message_id])), waiting, exchange)
+        ids = [i for i in self.ledger.awaited(exchange.kind) if i in waiting]
+        for some in [[i] for i in ids] if one_by_one else [[*ids, *late]]:
+            yield from self._taken(Delivery.of(self.pull_messages(some)), waiting, exchange)
 
     def _taken(self, arrived: Delivery, waiting: set[str], exchange: Exchange) -> Iterator[Replies]:
         """Yield good rows and note the others; late replies teach, replayed ones are dropped."""

@@ -28,6 +28,7 @@ _TABLES = [
     "samples (key INTEGER PRIMARY KEY, place INTEGER, label INTEGER, form, x, checksum INTEGER)",
     "about (name TEXT PRIMARY KEY, value)",
 ]
+_MISSING = {"made-for": "it does not say what it holds", "memo": "its memo is missing"}
 _COLUMNS = "place, key, label, form, x, checksum"
 _PAGE = 4096  # bytes, SQLite's own default
 _JOURNAL = "-journal"  # what SQLite calls the file that undoes an unfinished change
@@ -77,7 +78,7 @@ class SampleFile:
             with self._open() as file:
                 if _is_new(file):  # the first write was not finished
                     return StoredContent([], {})
-                made_for = _made_for(file)
+                made_for = bytes(_about(file, "made-for")).decode()
                 ours = made_for == self.made_for or self._has_one_of_ours(file)
                 content = self._sound(file) if ours else None
         except (_Damaged, ValueError, TypeError) as error:
@@ -164,7 +165,7 @@ class SampleFile:
             if row is None:
                 raise _Damaged("the checksum of a sample does not match")
             rows.append(row)
-        return StoredContent(rows, _memo(file))
+        return StoredContent(rows, tree.from_bytes(_about(file, "memo"), _KIND))
 
     def _has_one_of_ours(self, file: sqlite3.Connection) -> bool:
         """Return whether a sample is for the same use, whatever the damaged name of it may say."""
@@ -181,7 +182,7 @@ class SampleFile:
                 if sample is not None:
                     found[sample.key] = place, sample
             try:
-                memo = _memo(file)
+                memo = tree.from_bytes(_about(file, "memo"), _KIND)
             except (sqlite3.Error, _Damaged, ValueError, TypeError) as lost:
                 _log.debug("%s: the memo is lost: %s", self.path, lost)
         aside = set_aside(self.path, "damaged", companions=[_JOURNAL])
@@ -234,18 +235,12 @@ def _is_new(file: sqlite3.Connection) -> bool:
     return bool(tables == 0 and pages <= 1)
 
 
-def _made_for(file: sqlite3.Connection) -> str:
-    found = file.execute("SELECT value FROM about WHERE name = 'made-for'").fetchone()
+def _about(file: sqlite3.Connection, name: str) -> bytes:
+    found = file.execute("SELECT value FROM about WHERE name = ?", [name]).fetchone()
     if found is None:
-        raise _Damaged("it does not say what it holds")
-    return bytes(found[0]).decode()
-
-
-def _memo(file: sqlite3.Connection) -> tree.Tree:
-    found = file.execute("SELECT value FROM about WHERE name = 'memo'").fetchone()
-    if found is None:
-        raise _Damaged("its memo is missing")
-    return tree.from_bytes(found[0], _KIND)
+        raise _Damaged(_MISSING[name])
+    value: bytes = found[0]
+    return value
 
 
 def _readable(file: sqlite3.Connection) -> Iterator[tuple[Any, int]]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...core.storage.tree import Tree
+from ...selectors.stateful import Stateful
 from .sample_file import SampleFile, StoredSample
 
 Ints = NDArray[np.int64]
@@ -20,8 +21,10 @@ Ints = NDArray[np.int64]
 _log = logging.getLogger("forager")
 
 
-class SampleStore:
+class SampleStore(Stateful):
     """Keeps samples under their keys, in memory, up to a capacity."""
+
+    remembers = ("keys", "_x", "_y", "memo")
 
     def __init__(self, capacity: int, capacity_bytes: int = 0) -> None:
         for name, value in {"capacity": capacity, "capacity_bytes": capacity_bytes}.items():
@@ -37,14 +40,6 @@ class SampleStore:
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def __contains__(self, key: int) -> bool:
-        return bool((self.keys == key).any())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that the stored samples take."""
-        return self._x.nbytes
 
     def places(self, sample: NDArray[Any]) -> int:
         """Return how many samples like this one fit into the capacity."""
@@ -87,10 +82,6 @@ class SampleStore:
 
     def commit(self) -> None:
         """Make the present content what is found when the store is opened again."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all samples and the memo."""
-        return {"keys": self.keys, "x": self._x, "y": self._y, "memo": self.memo}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, up to the capacity."""

@@ -1,5 +1,7 @@
 """What clients minimise: terms beside the loss, and losses that tolerate wrong labels."""
 
+from functools import partial
+
 from .base import Count, Method, NonNegative, Positive, Settings, SomeShare, key
 
 
@@ -45,9 +47,10 @@ class GceSettings(Settings):
     q: SomeShare = key(0.7, "near 0 it is cross-entropy, at 1 the mean absolute error")
 
 
+_objective = partial(Method, axis="objective")
+
 METHODS = (
-    Method(
-        axis="objective",
+    _objective(
         name="prox",
         about="stay near the global model",
         paper="Li et al., 2020: Federated Optimization in Heterogeneous Networks (FedProx)",
@@ -55,8 +58,7 @@ METHODS = (
         settings=(ProxSettings,),
         core="core.learning.objectives.prox:Prox",
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="moon",
         about="stay near the global model's representation",
         paper="Li, He and Song, 2021: Model-Contrastive Federated Learning (MOON)",
@@ -67,8 +69,7 @@ METHODS = (
         models_per_virtual_client=2.5,
         needs=("linear head",),
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="scaffold",
         about="undo the drift towards a client's own optimum by control variates",
         paper="Karimireddy et al., 2020: SCAFFOLD",
@@ -82,8 +83,7 @@ METHODS = (
         sends=("control variate",),
         releases=("the mean of clients' control variates",),
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="per-fedavg",
         about="a model that is good after one step on a client's own data",
         paper="Fallah, Mokhtari and Ozdaglar, 2020: Personalized Federated Learning (Per-FedAvg)",
@@ -91,8 +91,7 @@ METHODS = (
         settings=(PerFedAvgSettings,),
         core="core.learning.objectives.per_fedavg:PerFedAvg",
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="ditto",
         about="a personal model beside the global one, which clients evaluate; trains twice",
         paper="Li et al., 2021: Ditto, Fair and Robust FL Through Personalization",
@@ -102,8 +101,7 @@ METHODS = (
         hook="client_app.hooks.personal:PersonalModel",
         models_per_virtual_client=2.5,
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="gce",
         about="generalised cross-entropy: a bounded loss, for wrong labels",
         paper="Zhang and Sabuncu, 2018: Generalized Cross Entropy Loss for Training Deep Neural "
@@ -112,8 +110,7 @@ METHODS = (
         core="core.learning.objectives.bounded:Gce",
         needs=("classes",),
     ),
-    Method(
-        axis="objective",
+    _objective(
         name="sce",
         about="symmetric cross-entropy: adds the reverse one, for wrong labels",
         paper="Wang et al., 2019: Symmetric Cross Entropy for Robust Learning with Noisy Labels",

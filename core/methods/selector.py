@@ -65,6 +65,13 @@ def _rule(name: str, about: str, core: str) -> Selector:
     )
 
 
+# By losses that clients are asked for, or that came with their last updates
+_BY_LOSS: dict[str, Any] = {
+    "settings": (Summary,),
+    "reads": ("mode", "ask-at-most"),
+    "sends": ("loss",),
+}
+
 METHODS = (
     HicsMethod(
         name="hics",
@@ -85,10 +92,8 @@ METHODS = (
         name="fedcor",
         about="clients expected to lower all losses most, by a Gaussian process",
         paper="Tang et al., 2022: FedCor, Correlation-Based Active Client Selection",
-        settings=(Summary,),
-        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.fedcor:FedCor",
-        sends=("loss",),
+        **_BY_LOSS,
     ),
     Selector(
         name="divfl",
@@ -100,10 +105,8 @@ METHODS = (
         name="flad",
         about="clients with at least the mean loss, drawn at random if they are too many",
         paper="Doriguzzi-Corin and Siracusa, 2024: FLAD, Adaptive Federated Learning",
-        settings=(Summary,),
-        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.by_loss:Flad",
-        sends=("loss",),
+        **_BY_LOSS,
     ),
     Selector(
         name="cluster-oracle",
@@ -123,19 +126,15 @@ METHODS = (
     Selector(
         name="local-loss",
         about="clients with the highest loss",
-        settings=(Summary,),
-        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.by_loss:LocalLoss",
-        sends=("loss",),
+        **_BY_LOSS,
     ),
     Selector(
         name="power-of-choice",
         about="clients with the highest loss among twice as many, drawn at random",
         paper="Cho, Wang and Joshi, 2020: Client Selection in Federated Learning",
-        settings=(Summary,),
-        reads=("mode", "ask-at-most"),
         core="selectors.client_selectors.by_loss:PowerOfChoice",
-        sends=("loss",),
+        **_BY_LOSS,
     ),
     _rule(
         "dissimilarity", "clients whose update differs most from the global one", "MostDissimilar"

@@ -6,6 +6,7 @@ of each client, or a method ``data`` that returns a pool, which the run spreads 
 """
 
 import threading
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,6 @@ class OwnData:
     def __init__(self, problem: Problem, spec: TaskSpec) -> None:
         self.problem = self.own = problem
         self.spec, self.lock = spec, threading.RLock()
-        self._test: Samples | None = None
         self._device: Samples | None = None
         for field in ("noise", "group_kind"):
             if getattr(spec, field) != "none":
@@ -91,11 +91,9 @@ class OwnData:
     def _example(self) -> tuple[Any, Tensor]:
         return next(iter(self._known.batches(1)))
 
-    @property
+    @cached_property
     def _server_samples(self) -> Samples:
-        if self._test is None:
-            self._test = self._samples(self.problem.server_data, (), needed=True)
-        return self._test
+        return self._samples(self.problem.server_data, (), needed=True)
 
     def server_data(self) -> ServerData:
         """Return what the server tests on, with a share set aside for validation."""

@@ -340,13 +340,10 @@ class PoolData:
 
     def _tensors(self, x: NDArray[Any], y: NDArray[Any]) -> Split:
         inputs = torch.from_numpy(x)
-        if self._backbone:
-            inputs = self._features(inputs)
+        if self._backbone and not len(x):
+            inputs = torch.zeros((0, *self.input_shape))
+        elif self._backbone:
+            from .backbones import features
+
+            inputs = features(self._backbone, inputs, str(cache_folder(self.spec.cache_dir)))
         return Split(inputs, torch.from_numpy(y))
-
-    def _features(self, inputs: torch.Tensor) -> torch.Tensor:
-        from .backbones import features
-
-        if not len(inputs):
-            return torch.zeros((0, *self.input_shape))
-        return features(self._backbone, inputs, str(cache_folder(self.spec.cache_dir)))

@@ -5,7 +5,6 @@ Optimization under Privacy Constraints*, algorithm 3. All clients must train in 
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +12,7 @@ from sklearn.cluster import AgglomerativeClustering
 
 from ..checks import at_least, finite_rows
 from .projection import unit_rows
-from .tree import Membership
+from .tree import Grouping, Membership
 
 Positions = NDArray[np.intp]
 
@@ -64,7 +63,7 @@ def cross_similarity(updates: ArrayLike, parts: tuple[Positions, Positions]) -> 
     return float((points[first] @ points[second].T).max())
 
 
-class Cfl:
+class Cfl(Grouping):
     """The cohorts of one run.
 
     - ``mean_below``, ``max_above``: see :func:`stationary_but_torn`.
@@ -99,10 +98,6 @@ class Cfl:
         self.cross_below = cross_below
         self.members = Membership()
 
-    def leaves(self) -> list[str]:
-        """Return the cohorts that train."""
-        return self.members.tree.leaves()
-
     def observe(self, leaf: str, keys: Sequence[str], updates: ArrayLike, round: int) -> list[str]:
         """Process one round of a leaf; return its children, none if it is not split."""
         if len(keys) != len(np.asarray(updates)):
@@ -117,11 +112,3 @@ class Cfl:
         if self.cross_below < 1 and cross_similarity(updates, parts) >= self.cross_below:
             return []
         return self.members.split(leaf, [[keys[i] for i in part.tolist()] for part in parts])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the tree and the cohort of each client."""
-        return self.members.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.members.load_state_dict(state)

@@ -15,7 +15,7 @@ from ..checks import at_least, finite_rows, one_of
 from ..stateful import Stateful
 from .online import numbered_as_they_come
 from .projection import unit_rows
-from .tree import ROOT, Membership
+from .tree import Grouping, Membership
 
 _METRICS = ("euclidean", "manhattan", "cosine")
 _LINKAGES = ("average", "complete", "single", "ward")
@@ -63,7 +63,7 @@ def _distances(rows: NDArray[np.float64], metric: str) -> NDArray[np.float64]:
     return np.asarray(pairwise_distances(rows, metric=metric))
 
 
-class FlHc(Stateful):
+class FlHc(Stateful, Grouping):
     """The clusters of one run.
 
     - ``cluster_round``: after this round all clients train once from the same model; their updates
@@ -95,10 +95,6 @@ class FlHc(Stateful):
         self.metric, self.method = metric, method
         self.members, self.done = Membership(), False
 
-    def leaves(self) -> list[str]:
-        """Return the clusters."""
-        return self.members.tree.leaves()
-
     def due(self, round: int) -> bool:
         """Return whether all clients should train now, to be clustered."""
         return not self.done and round >= self.cluster_round
@@ -112,6 +108,4 @@ class FlHc(Stateful):
         if len(labels) != len(keys):
             raise ValueError(f"updates: expected {len(keys)} rows, one per key, got {len(labels)}")
         self.done = True
-        found = range(int(labels.max(initial=-1)) + 1)
-        groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
-        return self.members.split(ROOT, groups) if len(groups) > 1 else self.leaves()
+        return self.split_by(labels, keys)

@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import KMeans
 
 from ..checks import at_least
+from ..stateful import Stateful
 from .online import numbered_as_they_come
 from .projection import unit_rows
-from .tree import ROOT, Membership
+from .tree import ROOT, Grouping, Membership
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +60,7 @@ def group_clients(updates: ArrayLike, groups: int) -> NDArray[np.intp]:
     return numbered_as_they_come(clusters.fit(cosines).labels_)
 
 
-class FlexCfl:
+class FlexCfl(Stateful, Grouping):
     """The groups of one run.
 
     - ``groups``: how many at most.
@@ -71,14 +72,12 @@ class FlexCfl:
     '0.1'
     """
 
+    remembers = ("members", "_first")
+
     def __init__(self, groups: int = 2) -> None:
         at_least(1, groups=groups)
         self.groups, self.members = groups, Membership()
         self._first: Floats = np.empty((0, 0))  # mean first update of each group
-
-    def leaves(self) -> list[str]:
-        """Return the groups."""
-        return self.members.tree.leaves()
 
     def start(self, keys: Sequence[str], updates: ArrayLike) -> list[str]:
         """Group the clients that trained alone, and return the groups."""
@@ -87,12 +86,9 @@ class FlexCfl:
             raise ValueError(f"updates: expected {len(keys)} rows, one per key, and at least one")
         found = range(int(labels.max()) + 1)
         self._first = np.stack([rows[labels == label].mean(axis=0) for label in found])
-        groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
-        if len(groups) > 1:
-            return self.members.split(ROOT, groups)
-        for key in keys:
+        for key in keys if len(found) == 1 else ():
             self.members.put(key, ROOT)
-        return self.leaves()
+        return self.split_by(labels, keys)
 
     def join(self, key: str, update: ArrayLike) -> str:
         """Return the group that a newcomer joins: least ``(1 - cos) / 2`` to its first update."""
@@ -103,15 +99,9 @@ class FlexCfl:
         self.members.put(key, leaf)
         return leaf
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the group of each client, and the first updates of the groups."""
-        return {"members": self.members.state_dict(), "first": self._first.copy()}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        first = np.array(state["first"], dtype=np.float64)
-        leaves = state["members"]["tree"]["leaves"]
+        first, leaves = np.asarray(state["first"]), state["members"]["tree"]["leaves"]
         if first.size and len(first) != len(leaves):
             raise ValueError(f"state: {len(first)} first updates for the groups {leaves}")
-        self.members.load_state_dict(state["members"])
-        self._first = first
+        super().load_state_dict(state)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import at_least
-from .tree import ROOT, Membership
+from .tree import ROOT, Grouping, Membership
 
 
 def best_model(losses: ArrayLike) -> NDArray[np.intp]:
@@ -29,7 +29,7 @@ def best_model(losses: ArrayLike) -> NDArray[np.intp]:
     return np.where(np.isinf(values.min(axis=1)), -1, best).astype(np.intp)
 
 
-class Ifca:
+class Ifca(Grouping):
     """Which model each client trained last.
 
     - ``models``: number of models (k), which must start differently.
@@ -45,12 +45,11 @@ class Ifca:
         if models > 1:
             self.members.split(ROOT, [[] for _ in range(models)])
 
-    def leaves(self) -> list[str]:
-        """Return the names of the models, in the order of the columns of losses."""
-        return self.members.tree.leaves()
-
     def observe(self, keys: Sequence[str], losses: ArrayLike) -> list[str]:
-        """Return the model of each participant; one without any loss stays where it is."""
+        """Return the model of each participant; one without any loss stays where it is.
+
+        The columns of losses are in the order of the leaves.
+        """
         chosen, leaves = best_model(losses), self.leaves()
         if len(chosen) != len(keys) or np.asarray(losses).shape[1] != self.models:
             raise ValueError(f"losses: expected {len(keys)} rows and {self.models} columns")
@@ -59,13 +58,9 @@ class Ifca:
                 self.members.put(key, leaves[model])
         return [self.members.leaf_of(key) or leaves[0] for key in keys]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the cohort of each client."""
-        return self.members.state_dict()
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         leaves = state["tree"]["leaves"]
         if len(leaves) != self.models:
             raise ValueError(f"state: {len(leaves)} models, expected {self.models}")
-        self.members.load_state_dict(state)
+        super().load_state_dict(state)

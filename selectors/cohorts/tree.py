@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 ROOT = "0"
 
 
@@ -163,6 +166,30 @@ class Membership:
         if unknown:
             raise ValueError(f"state: members of {sorted(unknown)}; leaves are {tree.leaves()}")
         self.tree, self._leaf_of = tree, dict(state["leaf_of"])
+
+
+class Grouping:
+    """What algorithms have in common that put clients into the leaves of a tree."""
+
+    members: Membership
+
+    def leaves(self) -> list[str]:
+        """Return the cohorts that train."""
+        return self.members.tree.leaves()
+
+    def split_by(self, labels: NDArray[np.intp], keys: Sequence[str]) -> list[str]:
+        """Put clients into a cohort for each label, if there are several; return the cohorts."""
+        found = range(int(labels.max(initial=-1)) + 1)
+        groups = [[keys[i] for i in np.flatnonzero(labels == label).tolist()] for label in found]
+        return self.members.split(ROOT, groups) if len(groups) > 1 else self.leaves()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the tree and who is where."""
+        return self.members.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` returned."""
+        self.members.load_state_dict(state)
 
 
 def path_distance(explored: str, other: str) -> int:

@@ -73,9 +73,7 @@ def split_equally(counts: ArrayLike, budget: int) -> Counts:
     return parts
 
 
-def class_budgets(
-    counts: ArrayLike, budget: int, too_few: int = TOO_FEW, equal: bool = False
-) -> Counts:
+def class_budgets(counts: ArrayLike, budget: int, equal: bool = False) -> Counts:
     """Return each class's part of a budget, without the classes of too few samples.
 
     Their part goes to the others. They get only what the others cannot use. Parts are in proportion
@@ -83,7 +81,7 @@ def class_budgets(
     """
     sizes = _checked_counts(counts)
     split = split_equally if equal else split_budget
-    large = np.where(sizes < too_few, 0, sizes)
+    large = np.where(sizes < TOO_FEW, 0, sizes)
     parts = split(large, budget)
     left = index(budget) - int(parts.sum())
     return parts + split(sizes - large, left) if left else parts

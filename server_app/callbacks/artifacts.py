@@ -2,9 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
-
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from ...core.methods.base import load
 from ...core.storage import tree
@@ -13,24 +11,18 @@ from ...core.wire.arrays import from_record
 from ..loop import Loop
 from ..run_folder import SUPPORTS, RunFolder
 from .base import Callback
-from .best_model import input_scale, write_model
+from .best_model import Frozen, input_scale, write_model
 
 _log = logging.getLogger("forager")
 
 
+@dataclass(eq=False)
 class Artifacts(Callback):
     """Leave model, tables, supports and report behind; ``frozen`` returns what never travels."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        *,
-        report: bool = True,
-        frozen: Callable[[], dict[str, NDArray[Any]]] = dict,
-    ) -> None:
-        self.folder = folder
-        self.report = report
-        self.frozen = frozen
+    folder: RunFolder
+    report: bool = True
+    frozen: Frozen = dict
 
     def on_run_end(self, loop: Loop) -> None:
         """Write them all; one that cannot be written does not cost the others."""

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.config import ConfigError
 from ...core.tasks.errors import advice
+from ...selectors.stateful import Stateful
 from ..run_folder import RunFolder
 
 if TYPE_CHECKING:
     from ..loop import Loop
 
 
-class Callback:
+class Callback(Stateful):
     """Called by the round loop; a subclass overrides the methods that it needs.
+
+    What ``remembers`` names survives a resume.
 
     >>> class Enough(Callback):
     ...     def on_round_end(self, loop):
@@ -35,13 +38,6 @@ class Callback:
 
     def on_run_end(self, loop: Loop) -> None:
         """Act after the last round, however the run ended; ``loop.reason`` is the reason."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what must survive a resume."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
 
 
 _log = logging.getLogger("forager")

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,8 @@ class BestModel(Callback):
     With cohorts, each one's is beside it, and what clients reach on their own data decides.
     """
 
+    remembers = ("round", "value")
+
     def __init__(
         self,
         folder: RunFolder,
@@ -41,13 +42,14 @@ class BestModel(Callback):
     ) -> None:
         self.folder, self.every, self.metric = folder, every, metric
         self.on_clients, self.frozen = on_clients, frozen
-        self.round, self.value = -1, math.nan
+        self.round = -1
+        self.value: float | None = None
         self._unwritten: dict[str, ArrayRecord] = {}
 
     def on_run_start(self, loop: Loop) -> None:
         """Forget a best whose model is not there any more, or of a round to be played again."""
         if self.round != _round_in(self.folder):
-            self.round, self.value = -1, math.nan
+            self.round, self.value = -1, None
             self._drop()
 
     def on_roll_back(self, loop: Loop) -> None:
@@ -55,20 +57,18 @@ class BestModel(Callback):
         self._unwritten = {}
         self.on_run_start(loop)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Look at the newest value, and keep the model if it is the best."""
         value = loop.own_score if self.on_clients else loop.score
-        if value is None or loop.evaluated_round != loop.round:
-            value = math.nan
-        better = math.isnan(self.value) or self.metric.gain(value, over=self.value) > 0
-        if better and not math.isnan(value):
+        known = self.value
+        better = value is not None and (known is None or self.metric.gain(value, over=known) > 0)
+        if better and loop.evaluated_round == loop.round:
             self.round, self.value = loop.round, value
             models = loop.strategy.models(loop.arrays)
             own = {name: arrays for name, (arrays, _) in models.items()} if len(models) > 1 else {}
             self._unwritten = {"": loop.arrays, **own}
         if self.every and loop.round % self.every == 0:
             self._write(loop)
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """Write what is not written yet; say where the best is, if the last round was not."""
@@ -98,16 +98,6 @@ class BestModel(Callback):
         stay = {self.folder.best_path(name) for name in but}
         for path in {*self.folder.path.glob("best*.safetensors")} - stay:
             path.unlink(missing_ok=True)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return which round was best."""
-        return {"round": self.round, "value": None if math.isnan(self.value) else self.value}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; nothing from runs that kept no best model."""
-        self.round = int(state.get("round", -1))
-        value = state.get("value")
-        self.value = math.nan if value is None else float(value)
 
 
 def write_model(path: Path, arrays: dict[str, NDArray[Any]], about: Mapping[str, Any]) -> None:

@@ -51,11 +51,10 @@ class Checkpoints(Callback):
         self.on_run_start(loop)
         self._saved = loop.round
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Save if it is time."""
         if self.every and loop.round % self.every == 0:
             self._save(loop, loop.take_snapshot())
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """Save the last complete round, also when the run was interrupted in the next."""

@@ -20,6 +20,7 @@ class MlflowRuns(Tracker):
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         import mlflow
 
+        self._mlflow = mlflow
         if not os.environ.get("MLFLOW_EXPERIMENT_NAME"):
             mlflow.set_experiment("forager")
         name = self.folder.path.resolve().name
@@ -31,15 +32,11 @@ class MlflowRuns(Tracker):
 
     def log(self, server_round: int, values: dict[str, float]) -> None:
         """Log the numbers of a round as metrics of that step."""
-        import mlflow
-
-        mlflow.log_metrics(values, step=server_round)
+        self._mlflow.log_metrics(values, step=server_round)
 
     def close(self, completed: bool) -> None:
         """Add what the run left behind, and end it."""
-        import mlflow
-
         for path in (self.folder.rounds_path, self.folder.report_path, self.folder.model_path):
             if path.exists():
-                mlflow.log_artifact(str(path))
-        mlflow.end_run("FINISHED" if completed else "FAILED")
+                self._mlflow.log_artifact(str(path))
+        self._mlflow.end_run("FINISHED" if completed else "FAILED")

@@ -54,6 +54,8 @@ def metric_name(name: str) -> str:
 class Prometheus(Tracker, Collector):
     """Keeps the newest numbers of a run where Prometheus finds them."""
 
+    remembers = ("run_id", "_sums", "_round")
+
     def __init__(self, folder: RunFolder) -> None:
         super().__init__(folder)
         self.path = folder.path / FILE
@@ -71,18 +73,17 @@ class Prometheus(Tracker, Collector):
         self._write()
         return self._run
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Write what happened since."""
         super().on_round_end(loop)
         self._write()
-        return None
 
     def log(self, server_round: int, values: dict[str, float]) -> None:
         """Take the numbers of one round."""
         self._round = max(self._round, server_round)
         self._newest |= {name: values[name] for name in GAUGES if name in values}
         for name in COUNTERS:
-            self._sums[name] += values.get(name, 0.0)
+            self._sums[name] = self._sums.get(name, 0.0) + values.get(name, 0.0)
 
     def close(self, completed: bool) -> None:
         """Leave the file, and serve no more."""
@@ -108,16 +109,6 @@ class Prometheus(Tracker, Collector):
 
     def _write(self) -> None:
         write_atomically(self.path, generate_latest(self._registry))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
-        return super().state_dict() | {"sums": dict(self._sums), "round": self._round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self._round = int(state.get("round", 0))
-        self._sums |= {name: float(v) for name, v in state.get("sums", {}).items()}
 
 
 def _serve(registry: CollectorRegistry, address: str) -> tuple[WSGIServer, Thread] | None:

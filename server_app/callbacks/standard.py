@@ -2,7 +2,6 @@
 
 import logging
 import math
-from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
@@ -29,7 +28,7 @@ class Progress(Callback):
         rounds = f"rounds {first} to {last}" if first <= last else f"all {last} rounds are done"
         _log.info("%s: %s", loop.title, rounds)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Say what the round gave."""
         exchange = loop.train_exchange
         parts = [f"round {loop.round}/{loop.num_rounds}"]
@@ -46,17 +45,18 @@ class Progress(Callback):
                 parts.append(f"{len(exchange.failed)} failed, {len(exchange.late)} late")
         parts.append(f"{loop.round_seconds:.2f} s")
         _log.info("  ".join(parts))
-        return None
 
 
 class EarlyStopCallback(Callback):
     """Stop at a target, or after evaluations without improvement; 0 switches either off."""
 
+    remembers = ("_best", "_without", "_seen")
+
     def __init__(self, patience: int, target: float, metric: Metric = ACCURACY) -> None:
         self.patience = patience
         self.target = target
         self.metric = metric
-        self._best = math.nan
+        self._best: float | None = None
         self._without = 0
         self._seen = -1
 
@@ -68,21 +68,11 @@ class EarlyStopCallback(Callback):
         self._seen = loop.evaluated_round
         if self.target and self.metric.gain(score, over=self.target) >= 0:
             return "early-stop"
-        if math.isnan(self._best) or self.metric.gain(score, over=self._best) > 0:
+        if self._best is None or self.metric.gain(score, over=self._best) > 0:
             self._best, self._without = score, 0
         else:
             self._without += 1
         return "early-stop" if self.patience and self._without >= self.patience else None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the best so far and how long ago it was."""
-        best = None if math.isnan(self._best) else self._best
-        return {"best": best, "without": self._without, "seen": self._seen}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self._best = math.nan if state["best"] is None else float(state["best"])
-        self._without, self._seen = int(state["without"]), int(state["seen"])
 
 
 class SpendingLimit(Callback):
@@ -111,7 +101,7 @@ class ClassesOfClients(Callback):
     def __init__(self, grid: Grid, task: Task) -> None:
         self.grid, self.task = grid, task
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Write it down once."""
         event = classes_spread(self.grid, self.task) if loop.round == 1 else None
         if event is not None:
@@ -119,7 +109,6 @@ class ClassesOfClients(Callback):
             samples = list(map(sum, event.counts))
             skews = label_skew(event.counts), quantity_skew(samples)
             _log.info("skew of the clients' data, 0 to 1: labels %.2f, quantity %.2f", *skews)
-        return None
 
 
 def classes_spread(grid: Grid, task: Task) -> ClassesSpread | None:

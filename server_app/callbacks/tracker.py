@@ -1,6 +1,6 @@
 """What callbacks for experiment trackers share: one run there for one run here."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.methods.base import load
 from ..loop import Loop
@@ -10,6 +10,8 @@ from .base import Callback
 
 class Tracker(Callback):
     """Opens a run at its start, passes on the numbers of every round, closes it at the end."""
+
+    remembers: ClassVar[tuple[str, ...]] = ("run_id",)
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
@@ -33,21 +35,12 @@ class Tracker(Callback):
         self._values.skip()
         self.run_id = self.open(dict(loop.plan.config), loop.title)
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Pass on what happened since."""
         for server_round, values in self._values.new():
             self.log(server_round, values)
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """End the run there, with what came last."""
         self.on_round_end(loop)
         self.close(loop.reason in ("completed", "early-stop"))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return which run it is there."""
-        return {"run-id": self.run_id}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.run_id = str(state.get("run-id", ""))

@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import Message
 
 from ...core.wire.arrays import from_record, to_record
+from ..layers.base import Outcome
 from .update_average import Arrays, FromCurrent
 
 _GAIN = 0.5  # of the step's logarithm per unit of cosine
@@ -49,9 +50,7 @@ class PacedAvg(FromCurrent):
         # The step, how many rounds have been taken, and how far the last one turned back
         self.pace = np.array([1.0, 0.0, 0.0])
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Move the model along the mean of this round's and earlier updates."""
         mean, metrics = super().aggregate_train(server_round, replies)
         if mean is None:

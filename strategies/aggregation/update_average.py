@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.keys import NUM_EXAMPLES
 from ...core.wire.records import records_of
+from ..layers.base import Outcome
 
 Arrays = dict[str, NDArray[np.floating]]
 Vector = NDArray[np.floating]
@@ -38,9 +39,7 @@ class UpdateAverage(FromCurrent):
         """Return the update of the model, given a row and a weight per client."""
         raise NotImplementedError
 
-    def aggregate_train(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Move the model by the combined updates."""
         replies = list(replies)
         if not replies:

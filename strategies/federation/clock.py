@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 
@@ -49,7 +50,22 @@ class WallClock(Clock):
         """Return None: these seconds are real."""
 
 
-class ClockedGrid(Grid):
+class OwnGrid(Grid):
+    """A grid that is not Flower's."""
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Create a message (Flower's deprecated way, part of its interface)."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+
+class ClockedGrid(OwnGrid):
     """A runtime with its own clock, which keeps its own state and that of its clients."""
 
     clock: Clock

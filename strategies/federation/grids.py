@@ -12,7 +12,7 @@ from ...core.wire.flower_private import NodeInfo, Run, is_simulation
 from ...core.wire.keys import KIND, QUESTION
 from ...core.wire.records import entries, filled
 from ...core.wire.requests import Requests
-from .clock import ClockedGrid
+from .clock import ClockedGrid, OwnGrid
 
 Route = Literal["query", "train"]
 
@@ -31,7 +31,7 @@ def question(content: RecordDict, node: int, kind: str, route: Route) -> Message
     return Message(filled(RecordDict, asked), dst_node_id=node, message_type="train")
 
 
-class GridWrapper(Grid):
+class GridWrapper(OwnGrid):
     """A grid that forwards everything to another one."""
 
     def __init__(self, grid: Grid) -> None:
@@ -45,17 +45,6 @@ class GridWrapper(Grid):
     def run(self) -> Run:
         """The run of the grid inside."""
         return self.grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Create a message (Flower's deprecated way, part of its interface)."""
-        return self.grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the connected nodes."""
@@ -226,10 +215,6 @@ class NumberedNodes(Sequence[int]):
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-    def keys(self) -> NumberedKeys:
-        """Return their names."""
-        return NumberedKeys(self.numbers)
 
 
 def kept_nodes(nodes: Sequence[int], which: NDArray[np.bool_]) -> Sequence[int]:

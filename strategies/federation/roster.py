@@ -18,7 +18,7 @@ from ...core.wire.keys import ANSWERS, CLIENT, IDENTIFY, NOTE, TAGS, VERSIONS
 from ...core.wire.records import record_at
 from ...core.wire.replies import Replies
 from ...core.wire.versions import differences, read_tags
-from .grids import NumberedNodes, Route, all_node_ids, as_sequence, question
+from .grids import NumberedKeys, NumberedNodes, Route, all_node_ids, as_sequence, question
 
 _MOST_SHOWN = 5  # tags of a client in one line of the log
 
@@ -127,7 +127,7 @@ class Roster:
     def keys(self, node_ids: Iterable[int]) -> Sequence[str]:
         """Return the keys of nodes."""
         if isinstance(node_ids, NumberedNodes):
-            return node_ids.keys()
+            return NumberedKeys(node_ids.numbers)
         node_ids = list(node_ids)
         if node_ids == self._order[1]:  # everybody in view, whom several layers look at
             if self._order_keys is None:

@@ -25,10 +25,7 @@ class UpdateObservations:
     """
 
     def __init__(
-        self,
-        needs: frozenset[str],
-        seed: int = 0,
-        steps_of: Callable[[float], int] | None = None,
+        self, needs: frozenset[str], seed: int = 0, steps_of: Callable[[float], int] | None = None
     ) -> None:
         self.names, self.steps_of = sorted(needs & {UPDATE, BIAS_UPDATE}), steps_of
         self._signal = Signal(_LENGTH, seed)

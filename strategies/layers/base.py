@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from ...core.wire.arrays import from_record, to_record
 from ...core.wire.replies import Replies, ReplyStream, tables_in
+from ...core.wire.requests import Requests
 from ...selectors.stateful import restore, saved
 from ..federation.federation import Federation
 
@@ -48,9 +49,18 @@ class Layer(Strategy):
     ) -> Iterable[Message]:
         """Return the messages of a training round."""
         messages = self.inner.configure_train(server_round, arrays, config, grid)
-        if isinstance(self.inner, Layer):
+        if not isinstance(self.inner, Layer):
+            messages = self.federation.assign(server_round, messages)
+        if type(self).guide is Layer.guide:
             return messages
-        return self.federation.assign(server_round, messages)
+        requests = Requests.of(messages)
+        if requests is None:
+            return []
+        self.guide(server_round, requests)
+        return requests
+
+    def guide(self, server_round: int, requests: Requests) -> None:
+        """Add to the training messages what their clients are to know."""
 
     def begin(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
         """Receive the model of a round that asks nobody; replies of earlier rounds may come."""

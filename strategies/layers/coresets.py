@@ -64,9 +64,7 @@ class Coresets(Layer):
         self.first_round = first_round
         self.num_classes = num_classes
         self._chosen: dict[str, int] = {}  # round of each client's coreset, 0 for none
-        self._labels: dict[
-            str, list[int]
-        ] = {}  # what each client's coreset is made of, if reported
+        self._labels: dict[str, list[int]] = {}  # of each client's coreset, if reported
         self._bytes, self._seconds = 0, 0.0  # of this round's targets
         self._told: list[CoresetTold] = []  # in this round
 
@@ -74,13 +72,9 @@ class Coresets(Layer):
     def of_run(cls, inner: Strategy, config: RunConfig) -> "Coresets":
         """Return the layer that a config describes; an error if the task cannot have it."""
         method = methods("data-selector")[config.data_selector]
-        first = (
-            method.first_round_of(config[CoresetSettings])
-            if isinstance(method, CoresetMethod)
-            else 0
-        )
         guided = "server data" in method.needs_in(config)
         settings, task = config[CoresetSettings], load_task(config.task_spec())
+        first = method.first_round_of(settings) if isinstance(method, CoresetMethod) else 0
         layer = cls(
             inner,
             every=settings.every,

@@ -5,13 +5,12 @@ hook): no client takes more than its usual steps, which are those on all data.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
+from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import ConfigError, RunConfig
@@ -30,6 +29,8 @@ _SHORTEST, _LONGEST = 1e-6, 1e9  # seconds that a client may claim
 
 class EqualTime(Layer):
     """Set each client's steps by the time that its last steps took; stands outside quarantine."""
+
+    remembers = ("_known", "_given")
 
     def __init__(
         self, inner: Strategy, steps_of: Callable[[float], int], *, coresets: bool = False
@@ -51,13 +52,8 @@ class EqualTime(Layer):
             )
         return cls(inner, partial(local_steps, train_settings(config, 1)), coresets=coresets)
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def guide(self, server_round: int, requests: Requests) -> None:
         """Say how many steps each client takes; those not known yet take the usual ones."""
-        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if requests is None:
-            return []
         keys = self.federation.keys(requests.nodes)
         told = [self._known.get(key, (0, math.nan)) for key in keys]
         steps = steps_by_speed([usual for usual, _ in told], [pace for _, pace in told]).tolist()
@@ -68,7 +64,6 @@ class EqualTime(Layer):
         self._given |= dict(zip(keys, work, strict=True))
         column = [filled(ConfigRecord, {STEPS: own}) if own else None for own in work]
         requests.put_column(WORK, column)
-        return requests
 
     def take(self, server_round: int, replies: Replies) -> Replies:
         """Learn how fast clients are."""
@@ -95,16 +90,6 @@ class EqualTime(Layer):
         for old in list(self._known)[: max(0, len(self._known) - _MOST)]:
             del self._known[old]
             self._given.pop(old, None)
-
-    def own_state(self) -> dict[str, Any]:
-        """Return the speeds of the clients, and the steps that they were given."""
-        known = {key: list(told) for key, told in self._known.items()}
-        return {"known": known, "given": dict(self._given)}
-
-    def load_own_state(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`own_state` returned."""
-        self._known = {k: (int(usual), pace) for k, (usual, pace) in state["known"].items()}
-        self._given = dict(state["given"])
 
 
 def _within(value: Any, least: float, most: float) -> bool:

@@ -46,14 +46,8 @@ class ModelMemory:
         self._models: dict[str, dict[str, tuple[float, NDArray[Any]]]] = {}  # the newest last
         self.bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._models)
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._models)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._models
 
     def keep(self, key: str, arrays: Arrays) -> None:
         """Remember what a client trained, in place of what it trained before."""

@@ -55,16 +55,15 @@ class ScaffoldLayer(Layer):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Add the control variate to every message."""
+        """Remember what changes must be like, and how many clients there are."""
         self._model = {n: a for n, a in from_record(arrays).items() if a.dtype.kind == "f"}
         self._clients = max(1, len(list(grid.get_node_ids())))
-        messages = super().configure_train(server_round, arrays, config, grid)
-        requests = Requests.of(messages)
-        if requests is None:
-            return []
+        return super().configure_train(server_round, arrays, config, grid)
+
+    def guide(self, server_round: int, requests: Requests) -> None:
+        """Add the control variate to every message."""
         if self.control:
             requests.put(CONTROL, to_record(self.control))
-        return requests
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Outcome:
         """Aggregate the models, and the changes of the variates."""

@@ -42,6 +42,8 @@ class NobodyTrained(RuntimeError):
 class Selection(Layer):
     """Narrow the grid to the clients that a selector chooses."""
 
+    remembers = ("_rng", "_evaluate_rng", "selector")
+
     def __init__(
         self,
         inner: Strategy,
@@ -277,18 +279,11 @@ class Selection(Layer):
 
     def own_state(self) -> dict[str, Any]:
         """Return the state of the generators, of the selector, and what is known of the clients."""
-        return {
-            "rng": self._rng.bit_generator.state,
-            "evaluate-rng": self._evaluate_rng.bit_generator.state,
-            "selector": self.selector.state_dict(),
-            "update": self.pools.update,
-            "usual": self.pools.claims.state_dict(),
-        }
+        pools = self.pools
+        return super().own_state() | {"update": pools.update, "usual": pools.claims.state_dict()}
 
     def load_own_state(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`own_state` returned."""
-        self._rng.bit_generator.state = state["rng"]
-        self._evaluate_rng.bit_generator.state = state["evaluate-rng"]
-        self.selector.load_state_dict(state["selector"])
+        super().load_own_state(state)
         self.pools.update = state["update"]
         self.pools.claims.load_state_dict(state["usual"])

@@ -134,10 +134,7 @@ class Streams(Layer):
             self._ask(server_round, grid, nodes, arrays)
         if self.ode and self.ode.coordinate and not self.private:
             self._plan(server_round)
-        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if requests is None:
-            return []
-        return self._guide(server_round, requests) if self.ode else requests
+        return super().configure_train(server_round, arrays, config, grid)
 
     def _ask(
         self, server_round: int, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord | None
@@ -232,7 +229,10 @@ class Streams(Layer):
                 )
             )
 
-    def _guide(self, server_round: int, requests: Requests) -> Requests:
+    def guide(self, server_round: int, requests: Requests) -> None:
+        """Send those who train the plan and the estimate of the gradient."""
+        if not self.ode:
+            return
         estimate = self.gradient.estimate
         sent = 0
         if self.plan.class_weights:
@@ -244,7 +244,6 @@ class Streams(Layer):
             requests.put(ESTIMATE, record)
             sent += len(requests) * record_bytes(record)
         self.federation.note(Guided(round=server_round, layer="streams", bytes_down=sent))
-        return requests
 
     def _plan_of(self, key: str) -> ConfigRecord:
         told: dict[str, Any] = {"class-weights": self.plan.class_weights}

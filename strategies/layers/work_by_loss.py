@@ -1,9 +1,6 @@
 """Clients take more local steps the further they are behind the best of a round (after FLAD)."""
 
-from collections.abc import Iterable
-
-from flwr.app import ArrayRecord, ConfigRecord, Message
-from flwr.serverapp import Grid
+from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import Strategy
 
 from ...core.config import RunConfig
@@ -22,14 +19,8 @@ class WorkByLoss(Layer):
         """Return the layer around the rest of a stack."""
         return cls(inner)
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
+    def guide(self, server_round: int, requests: Requests) -> None:
         """Say what share of its usual steps each client takes, once the selector has asked."""
-        requests = Requests.of(super().configure_train(server_round, arrays, config, grid))
-        if requests is None:
-            return []
         losses = self.federation.memory.values(self.federation.keys(requests.nodes), LOSS)
         shares = work_by_loss(losses).tolist()
         requests.put_column(WORK, [filled(ConfigRecord, {SHARE: share}) for share in shares])
-        return requests

@@ -12,7 +12,6 @@ from ...server_app.app import configure_logging, run
 from ...strategies.aggregation.flower_aggregator import quick_collections
 from ..report.history import History
 from .local_grid import LocalGrid
-from .simulated_transport import simulated_devices
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,7 @@ def run_local(overrides: dict[str, Scalar], *, quiet: bool = True) -> LocalResul
     run_config = {**default_config(), **overrides}
     config = read_config(run_config)
     check_partitions(config)
-    grid = LocalGrid(
-        config.num_clients,
-        run_config,
-        check_wire=config.local.check_wire,
-        devices=simulated_devices(config),
-    )
+    grid = LocalGrid.of_run(config, run_config)
     with quick_collections():
         folder, reason = run(grid, run_config)
     rows = History.from_events(folder.read_events()).rows

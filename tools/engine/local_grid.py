@@ -2,14 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
-from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from ...client_app.app import answer
 from ...client_app.clients import VirtualClients, VirtualContext
 from ...client_app.device.state import recall_all, remember_all
+from ...core.config import RunConfig
 from ...core.config.reading import SharedConfig
 from ...core.wire.arrays import record_bytes
 from ...core.wire.changes import TAG
@@ -20,7 +21,7 @@ from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
 from ...strategies.federation.clock import ClockedGrid
 from ...strategies.federation.grids import NumberedNodes
-from .simulated_transport import SimulatedDevices, SimulatedTransport
+from .simulated_transport import SimulatedDevices, SimulatedTransport, simulated_devices
 
 _SERVER = 1  # Flower's node id of the SuperLink
 _SECONDS_PER_SAMPLE = 0.001  # of training, where no device is simulated
@@ -90,6 +91,12 @@ class LocalGrid(ClockedGrid):
         self._states: dict[str, Any] = {}  # what clients kept when a checkpoint last asked
         self._model_bytes = 0  # of the last model that was sent
 
+    @classmethod
+    def of_run(cls, config: RunConfig, run_config: dict[str, Any]) -> Self:
+        """Return the grid that a config describes."""
+        wire, devices = config.local.check_wire, simulated_devices(config)
+        return cls(config.num_clients, run_config, check_wire=wire, devices=devices)
+
     def set_run(self, run: Run) -> None:
         """Set the run."""
         self._run = run
@@ -98,17 +105,6 @@ class LocalGrid(ClockedGrid):
     def run(self) -> Run:
         """The run, one and the same."""
         return self._run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Create a message (Flower's deprecated way, part of its interface)."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
         """Return the ids of the virtual clients that are online."""

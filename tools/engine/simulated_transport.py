@@ -3,6 +3,7 @@
 import math
 from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from ...core.wire.keys import (
 from ...core.wire.records import answered_id
 from ...core.wire.replies import Replies
 from ...core.wire.requests import Requests
+from ...selectors.stateful import Stateful
 from ...strategies.federation.clock import Clock
 from .availability import Availability, Floats
 
@@ -76,19 +78,16 @@ class DeviceSpeeds:
         return np.asarray(compute + sent / self.bytes_per_second[who])
 
 
-class SimulatedDevices:
+@dataclass(eq=False)
+class SimulatedDevices(Stateful):
     """The clock, and what every client's device can do."""
 
-    def __init__(
-        self,
-        clients: int,
-        speeds: DeviceSpeeds | None = None,
-        availability: Availability | None = None,
-    ) -> None:
-        self.clients = clients
-        self.speeds = speeds
-        self.availability = availability
-        self.clock = 0.0
+    remembers = ("clock",)
+
+    clients: int
+    speeds: DeviceSpeeds | None = None
+    availability: Availability | None = None
+    clock: float = 0.0
 
     def present(self) -> list[int]:
         """Return who is online now; if nobody is, time passes until somebody is."""
@@ -115,14 +114,6 @@ class SimulatedDevices:
         if self.availability is None:
             return math.inf
         return float(self.availability.seconds_left(self.clock)[client])
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the time."""
-        return {"clock": self.clock}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self.clock = float(state["clock"])
 
 
 def simulated_devices(config: RunConfig) -> SimulatedDevices | None:

@@ -109,12 +109,8 @@ class Sweep:
     ) -> None:
         self._file, self._pool, self._folder, self._keep = file, pool, folder, keep_runs
         self.records = file.records  # of earlier commands
+        self.processes = pool.processes  # runs at the same time
         self._done = {record.key for record in file.records if record.status == "completed"}
-
-    @property
-    def processes(self) -> int:
-        """How many runs at the same time."""
-        return self._pool.processes
 
     def missing(self, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Run]:
         """Return the runs of these cells and seeds that the file does not hold."""

@@ -12,12 +12,11 @@ import sys
 import sysconfig
 import tomllib
 import zlib
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ...core.config import Scalar, default_config
+from ...core.config.run_config import flattened
 
 PROJECT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent  # where flwr, flower-superlink, ... are
@@ -40,18 +39,10 @@ def run_config(folder: Path) -> dict[str, Scalar] | None:
     """Return the flat run config of an app of Forager's; None if the folder holds none."""
     try:
         app = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]
-        flat = dict(_flat(app["app"]["config"]))
+        flat: dict[str, Scalar] = flattened(app["app"]["config"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return flat if flat.keys() >= _OUR_KEYS else None
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def app_folder() -> Path | None:

@@ -81,8 +81,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._list = ""
-        self._parts: dict[str, dict[str, str]] = {}
-        self._orders: dict[str, list[str]] = {}
+        self._sent: dict[str, dict[str, Any]] = {}  # by its place on the page
 
     def of(self, messages: list[tuple[str, dict[str, Any]]]) -> Iterator[str]:
         """Return the events of a stream, as text, for what is new in the messages."""
@@ -94,17 +93,16 @@ class Changes:
                     self._list = data
                     yield event(kind, data)
                 continue
-            before = self._parts.get(content["id"], {})
-            new = {n: html for n, html in content["parts"].items() if before.get(n) != html}
-            if new or content["order"] != self._orders.get(content["id"]):
-                self._parts[content["id"]] = content["parts"]
-                self._orders[content["id"]] = content["order"]
+            before = self._sent.get(content["id"], {"parts": {}, "order": None})
+            old = before["parts"]
+            new = {n: html for n, html in content["parts"].items() if old.get(n) != html}
+            if new or content["order"] != before["order"]:
+                self._sent[content["id"]] = content
                 yield event(kind, json.dumps({**content, "parts": new}))
 
     def _forget(self, shown: list[str]) -> None:
         """Drop what the page drops, too: if that comes back, it is sent whole."""
-        self._parts = {place: parts for place, parts in self._parts.items() if place in shown}
-        self._orders = {place: order for place, order in self._orders.items() if place in shown}
+        self._sent = {place: content for place, content in self._sent.items() if place in shown}
 
 
 def event(kind: str, data: str) -> str:

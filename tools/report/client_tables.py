@@ -8,7 +8,7 @@ from ...core.log.events import ClassesSpread, Contributed
 from ...selectors.diagnosis.skew import label_skew, quantity_skew
 from .formatting import data_size, percent
 from .history import History
-from .html_page import folded_table, text
+from .html_page import folded_table, left_out, text
 from .trouble_charts import slow_clients
 
 MOST_PROBLEMS = 200
@@ -106,7 +106,7 @@ def clients_table(history: History) -> str:
     shown = rows[:MOST_CLIENTS]
     cells = [[(_cell(title, value), value) for title, value in row.items()] for row in shown]
     known = SHARE in rows[0]
-    more = _left_out(len(rows) - MOST_CLIENTS, "clients")
+    more = left_out(len(rows) - MOST_CLIENTS, "clients")
     more += f'<p class="note">{_NOTE}</p>' if known else ""
     what = "who contributed how much" if known else "in numbers"
     return folded_table(f"Every client that was chosen: {what}", rows[0], cells, more)
@@ -157,7 +157,7 @@ def problems_table(history: History) -> str:
         for (client, what, reason), when in most_often[:MOST_PROBLEMS]
     ]
     head = ("client", "what", "reason", "times", "in rounds")
-    more = _left_out(len(most_often) - MOST_PROBLEMS, "rows")
+    more = left_out(len(most_often) - MOST_PROBLEMS, "rows")
     shown = folded_table("Failures and replies that were set aside: who and why", head, rows, more)
     few = len(most_often) <= FEW_PROBLEMS
     return shown.replace("<details>", "<details open>", 1) if few else shown
@@ -166,7 +166,3 @@ def problems_table(history: History) -> str:
 def _rounds(numbers: list[int]) -> str:
     shown = ", ".join(map(str, numbers[:12]))
     return shown if len(numbers) <= 12 else f"{shown}, …"
-
-
-def _left_out(count: int, what: str) -> str:
-    return f'<p class="note">{count} more {what} are in events.jsonl.</p>' if count > 0 else ""

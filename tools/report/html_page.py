@@ -107,3 +107,8 @@ def folded_table(
 def text(words: str, length: int) -> str:
     """Return a stranger's text, made harmless and not too long."""
     return escape(shorten(words, length))
+
+
+def left_out(count: int, what: str) -> str:
+    """Return a note on the rows that a table does not show, if there are any."""
+    return f'<p class="note">{count} more {what} are in events.jsonl.</p>' if count > 0 else ""

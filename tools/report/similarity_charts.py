@@ -13,7 +13,7 @@ from .cohort_tree import CohortDescent
 from .formatting import natural_order, shorten
 from .history import History
 from .hover import over_cells
-from .html_page import sortable_table, text
+from .html_page import fold, left_out, sortable_table, text
 from .svg import INK, Axes, Picture, Plot, draw
 
 NO_CLUSTER = "-1"  # the label of a client that belongs nowhere
@@ -151,11 +151,10 @@ def donors_section(history: History) -> str:
         ranking = _ranking(clients, matrix[place], place)
         words = f'<span class="words">{ranking}</span>'
         rows.append(("", [(text(key, 40), key), (words, None), *more]))
-    left = len(clients) - len(rows)
-    rest = f'<p class="note">{left} more clients are in events.jsonl.</p>' if left > 0 else ""
+    rest = left_out(len(clients) - len(rows), "clients")
     notes = _NOTE + (f" {_AGREEMENT}" if any(taus) else "")
     shown = f'<p class="note">{notes}</p>{_scores(known)}{sortable_table(head, rows)}{rest}'
-    return f"<details><summary>Donors: who could help whom</summary>{shown}</details>"
+    return fold("Donors: who could help whom", shown)
 
 
 def _ranking(clients: Sequence[str], row: NDArray[np.float64], own: int) -> str:

@@ -20,13 +20,12 @@ class TensorBoard(Callback):
         """Pass over the rounds of an earlier leg, which are written already."""
         self._values.skip()
 
-    def on_round_end(self, loop: Loop) -> str | None:
+    def on_round_end(self, loop: Loop) -> None:
         """Write what the log says of the round."""
         for current, row in self._values.new():
             for name in csv_columns(loop.metrics):
                 if name in row:
                     self._writer.add_scalar(name, row[name], current)
-        return None
 
     def on_run_end(self, loop: Loop) -> None:
         """Close the files."""

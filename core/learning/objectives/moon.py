@@ -83,10 +83,10 @@ class Moon(Plain):
         load_arrays(model, job.arrays)  # others were looked through
         training_mode(model)
         body, head = split_at_head(model)
-        weights = sample_weights(job, device_of(model))
+        weights_of = sample_weights(job, device_of(model))
 
         def loss(positions: torch.Tensor, x: Any, y: torch.Tensor) -> torch.Tensor:
-            chosen = None if weights is None else weights[positions]
+            chosen = weights_of(positions)
             z = body(x)
             unit = functional.normalize(z.flatten(1), eps=_SHORTEST)
             nearer = (unit * known[positions, 1:]).sum(1)

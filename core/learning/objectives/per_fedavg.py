@@ -48,12 +48,9 @@ class PerFedAvg(Plain):
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch after a step on another one."""
         device = device_of(model)
-        weights = sample_weights(job, device)
+        weights_of = sample_weights(job, device)
         draws = _draws(job)
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-
-        def weights_of(positions: Tensor) -> Tensor | None:
-            return None if weights is None else weights[positions]
 
         def outer(positions: Tensor, x: Any, y: Tensor) -> Tensor:
             other = _other_batch(job, len(positions), draws)

@@ -69,15 +69,15 @@ class Plain:
 
     def batch_loss(self, model: nn.Module, job: Job, problem: Problem) -> BatchLoss:
         """Return the loss of a mini-batch as a function of its positions, inputs and targets."""
-        weights = sample_weights(job, device_of(model))
+        weights_of = sample_weights(job, device_of(model))
 
         def loss(positions: torch.Tensor, x: Any, y: torch.Tensor) -> torch.Tensor:
-            chosen = None if weights is None else weights[positions]
-            return problem.mean_loss(model(x), y, chosen)
+            return problem.mean_loss(model(x), y, weights_of(positions))
 
         return loss
 
 
-def sample_weights(job: Job, device: torch.device) -> torch.Tensor | None:
-    """Return the weight of each sample of a job, where there are weights."""
-    return None if job.weights is None else torch.from_numpy(job.weights).to(device)
+def sample_weights(job: Job, device: torch.device) -> Callable[[torch.Tensor], torch.Tensor | None]:
+    """Return the weights of samples of a job by their positions; of equal ones, None."""
+    weights = None if job.weights is None else torch.from_numpy(job.weights).to(device)
+    return lambda positions: None if weights is None else weights[positions]

@@ -9,10 +9,7 @@ from .noisy import NoiseSettings, Noisy, draw_affected
 
 
 def corrupted_inputs(
-    x: NDArray[np.float32],
-    y: NDArray[np.int64],
-    settings: NoiseSettings,
-    rng: np.random.Generator,
+    x: NDArray[np.float32], y: NDArray[np.int64], settings: NoiseSettings, rng: np.random.Generator
 ) -> Noisy:
     """Corrupt ``int(n * rate)`` inputs, each by a kind drawn evenly from those that fit.
 

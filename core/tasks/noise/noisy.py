@@ -50,10 +50,7 @@ def draw_affected(count: int, rate: float, rng: np.random.Generator) -> NDArray[
 
 
 def closed_set(
-    x: NDArray[np.float32],
-    y: NDArray[np.int64],
-    settings: NoiseSettings,
-    rng: np.random.Generator,
+    x: NDArray[np.float32], y: NDArray[np.int64], settings: NoiseSettings, rng: np.random.Generator
 ) -> Noisy:
     """Give ``int(n * rate)`` samples a label drawn evenly from the other classes."""
     if settings.num_classes < 2:
@@ -70,10 +67,7 @@ def kept_classes(num_classes: int, removed: float = 0.5) -> int:
 
 
 def open_set(
-    x: NDArray[np.float32],
-    y: NDArray[np.int64],
-    settings: NoiseSettings,
-    rng: np.random.Generator,
+    x: NDArray[np.float32], y: NDArray[np.int64], settings: NoiseSettings, rng: np.random.Generator
 ) -> Noisy:
     """Relabel samples of left-out classes, and drop those of them that exceed the rate.
 

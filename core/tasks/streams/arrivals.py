@@ -2,11 +2,13 @@
 
 import hashlib
 import logging
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ....selectors.stateful import Stateful
 from ..errors import invalid
 
 Floats = NDArray[np.float64]
@@ -40,8 +42,10 @@ class Stream(Protocol):
         """Take back what ``state_dict`` returned."""
 
 
-class RoundClock:
+class RoundClock(Stateful):
     """Rounds that have passed on a stream, also over several runs that count from 1."""
+
+    remembers = ("now", "_round")
 
     def __init__(self) -> None:
         self.now = 0
@@ -57,21 +61,13 @@ class RoundClock:
 
     def ahead(self, until_round: int) -> int:
         """Return how many rounds would pass, and stay."""
-        then = RoundClock()
-        then.load_state_dict(self.state_dict())
-        return then.advance(until_round)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the time."""
-        return {"now": self.now, "round": self._round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` returned."""
-        self.now, self._round = int(state["now"]), int(state["round"])
+        return copy(self).advance(until_round)
 
 
-class LabelRates:
+class LabelRates(Stateful):
     """Samples of each label per round, as observed; older arrivals count less."""
+
+    remembers = ("_counts", "_rounds")
 
     def __init__(self) -> None:
         self._counts = np.zeros(0)
@@ -93,14 +89,6 @@ class LabelRates:
         known = self._counts[:num_classes] / max(self._rounds, 1.0)
         rates[: len(known)] = known
         return rates
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what was observed."""
-        return {"counts": self._counts, "rounds": self._rounds}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` returned."""
-        self._counts, self._rounds = np.array(state["counts"]), float(state["rounds"])
 
 
 def fitted(x: NDArray[Any], input_shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -11,12 +11,12 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import TaskError, imported, invalid, one_line, own_code
+from ....selectors.stateful import Stateful
+from ..errors import TaskError, imported, invalid, own_code
 from ..splits import generator
 from .arrivals import (
     Arrivals,
@@ -40,7 +40,7 @@ LIMIT = 4096
 _RECENT = 50  # rounds whose arrivals say how fast each label is, where that changes
 
 
-class PartitionStream:
+class PartitionStream(Stateful):
     """A client's samples, one after the other; when all have been seen, all again in a new order.
 
     Drift, from 0 to 1, says how much the mix of classes changes in the course of a pass: at 1 one
@@ -49,6 +49,8 @@ class PartitionStream:
     remembered but how far the stream was read, so a contact costs no more than one pass, after
     however long: of more than that the latest are given.
     """
+
+    remembers = ("_clock", "_given")
 
     def __init__(
         self,
@@ -84,15 +86,6 @@ class PartitionStream:
         counts = np.bincount(labels, minlength=num_classes)[:num_classes].astype(np.float64)
         return counts * (self.velocity / max(1, len(labels)))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return how far the stream was read."""
-        return {"clock": self._clock.state_dict(), "given": self._given}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` returned."""
-        self._clock.load_state_dict(state["clock"])
-        self._given = int(state["given"])
-
     def _arrived_in(self, rounds: int) -> int:
         """How many samples arrived in the last rounds."""
         now = self._clock.now
@@ -126,13 +119,15 @@ class PartitionStream:
         return np.argsort(place, kind="stable")
 
 
-class OwnStream:
+class OwnStream(Stateful):
     """Samples of the user's own source: a function named by ``module:attribute``.
 
     Keys are made of the samples' content. Samples that are not finite or of an unknown label are
     left out. A velocity is for a source that never ends: the samples to take per round; 0 takes all
     there are. What exceeds the limit of one contact is left for the next.
     """
+
+    remembers = ("_taken", "_due", "_rates", "_clock")
 
     def __init__(
         self,
@@ -168,17 +163,6 @@ class OwnStream:
     def label_velocity(self, num_classes: int) -> Floats:
         """Give the samples of each label that arrived per round, lately."""
         return self._rates.per_round(num_classes)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return how far the source was read, and how fast it was."""
-        state = {"taken": self._taken, "due": self._due, "rates": self._rates.state_dict()}
-        return state | {"clock": self._clock.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` returned."""
-        self._taken, self._due = int(state["taken"]), float(state["due"])
-        self._rates.load_state_dict(state["rates"])
-        self._clock.load_state_dict(state["clock"])
 
     def _take(self, count: int) -> list[tuple[ArrayLike, int]]:
         with own_code(f"stream source {self._name!r}"):

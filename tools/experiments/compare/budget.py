@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ....core.tasks.metrics import ACCURACY, Metric
-
-Row = Mapping[str, object]
+from ..measures import up_to
+from ..records import Row
 
 # What a run is told beside its run config: what it may spend
 LIMIT_KIND, LIMIT_AMOUNT = "limit.kind", "limit.amount"
@@ -51,7 +51,7 @@ class Budget:
 
     def within(self, rows: Sequence[Row]) -> list[Row]:
         """Return the rounds that the budget pays for."""
-        return [row for row in rows if _number(row.get(self.column)) <= self.amount]
+        return up_to(rows, self.column, self.amount)
 
     def __str__(self) -> str:
         if self.kind == "rounds":
@@ -60,10 +60,6 @@ class Budget:
             return f"{self.amount:.3g} simulated seconds"
         unit = "MB" if self.amount >= 1e6 else "kB"
         return f"{self.amount / _UNITS[unit][1]:.3g} {unit}"
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def parse_budget(text: str) -> Budget:

@@ -30,12 +30,12 @@ from ....server_app.loop import Loop
 from ....server_app.run_folder import RunFolder
 from ...engine.local import LocalResult
 from ...engine.local_grid import LocalGrid
-from ...engine.simulated_transport import simulated_devices
 from ...report.formatting import jain_index
 from ...report.history import History
 from ...report.rounds import traffic
 from ..measures import EVENNESS, SELECTING
-from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget, Row
+from ..records import Row
+from .budget import CONTENT, LIMIT_AMOUNT, LIMIT_KIND, Budget
 
 # Evaluation is for the experimenter; who is who is asked again whenever a run continues.
 _NOT_COUNTED = ("evaluate", IDENTIFY)
@@ -135,12 +135,7 @@ def run_name(overrides: Mapping[str, Scalar]) -> str:
 def _play(folder: RunFolder, run_config: dict[str, Any], budget: Budget) -> str:
     config = read_config(run_config)
     _warm_up(config.task_spec(), config.num_clients)
-    grid = MeteredGrid(
-        config.num_clients,
-        run_config,
-        check_wire=config.local.check_wire,
-        devices=simulated_devices(config),
-    )
+    grid = MeteredGrid.of_run(config, run_config)
     try:
         _, loop = build_loop(grid, {**run_config, "resume-from": str(folder.path)})
     except CheckpointError:  # new, or stopped before anything was saved
