@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ....selectors.stateful import Stateful
-from ..errors import TaskError, imported, invalid, own_code
+from ..errors import TaskError, imported, invalid, one_line, own_code
 from ..splits import generator
 from .arrivals import (
     Arrivals,
