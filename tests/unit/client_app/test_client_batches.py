@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, RecordDict
 from forager.client_app import app
 from forager.client_app.batch import ClientBatch
 from forager.core.methods.catalogue import presets
@@ -112,7 +112,7 @@ def last_model(run: Any) -> dict[str, Any]:
 def test_a_row_that_is_closed_saves_and_the_others_do_not() -> None:
     grid = local_grid.LocalGrid(3, {"strategy": "moon"})
     contexts = [grid.contexts[node] for node in grid.contexts]
-    message = Message(local_grid.RecordDict(), dst_node_id=1, message_type="train")
+    message = Message(RecordDict(), dst_node_id=1, message_type="train")
     batch = ClientBatch(local_grid.Requests(message, list(grid.contexts)), contexts)
     for row in batch.rows:
         row.state["mine"] = {"number": row.place}
@@ -125,7 +125,7 @@ def test_a_row_that_is_closed_saves_and_the_others_do_not() -> None:
 
 def test_models_that_are_one_record_are_one_dict() -> None:
     record = ArrayRecord({"w": _array()})
-    message = Message(local_grid.RecordDict(), dst_node_id=1, message_type="train")
+    message = Message(RecordDict(), dst_node_id=1, message_type="train")
     requests = local_grid.Requests(message, [1, 2, 3])
     requests.put("arrays", record)
     requests.put("arrays", ArrayRecord({"w": _array()}), rows=[2])
