@@ -64,7 +64,7 @@ def blend(weights: Floats, rng: np.random.Generator) -> tuple[NDArray[np.int64],
 
     >>> others, labels = blend(np.array([0.0, 1.0, 0.0]), np.random.default_rng(0))
     >>> others.tolist(), labels.tolist()
-    ([1, 1, 1], [0, 1, 2])
+    ([1, 1, 1], [0, 1, 1])
     """
     own, shares = np.arange(len(weights)), weights + 1e-9
     others = rng.choice(own, len(own), p=shares / shares.sum())
