@@ -24,6 +24,7 @@ PREDICTABLE = {
     "core/tasks/noise/noisy.py": DATA,
     "core/tasks/pool.py": DATA,
     "selectors/cohorts/split_testing.py": COMPARE,
+    "client_app/hooks/confirmed_labels.py": TRAINING,
     "client_app/hooks/coresets.py": SUBSET,
     "client_app/hooks/supports.py": SUBSET,
     "client_app/hooks/int8_uplink.py": "how values are rounded; what is sent shows it anyway",
