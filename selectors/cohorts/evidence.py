@@ -51,9 +51,12 @@ class Differences:
     def told_by_rounds(self, labels: Positions) -> float:
         """Return how far rounds tell groups of clients apart; 0 is as far as by chance, 1 entirely.
 
-        Adjusted share of variance: what differs between rounds then looks like groups.
+        Adjusted share of variance: what differs between rounds then looks like groups. 0 too once
+        clients were seen twice on average: those in several rounds tell rounds from groups.
         """
         _, clients, rounds = self.observed
+        if self.degrees >= len(self.keys):
+            return 0.0
         members, sizes = np.eye(labels.max() + 1)[labels[clients]], np.bincount(rounds)
         sums = (rounds == np.arange(len(sizes))[:, None]) @ members
         inside, free = len(rounds) - np.sum(sums**2 / sizes[:, None]), len(rounds) - len(sizes)

@@ -300,8 +300,7 @@ class SplitTest:
         this.streak = before + looks if groups.clear(self.limit) else 0
         this.parts = groups.parts
         reason = self._against(this, groups) or self._by_labels(found.keys, groups)
-        rare = found.degrees < len(found.keys)  # later, common clients tell rounds from groups
-        if not reason and rare and found.told_by_rounds(groups.labels) > _BY_ROUNDS:
+        if not reason and found.told_by_rounds(groups.labels) > _BY_ROUNDS:
             reason = "the groups trained in different rounds, which may be all that differs"
         if reason:
             return SplitVerdict([], groups, reason)
