@@ -37,7 +37,7 @@ _INTRODUCTION = """\
 half of the bytes, and on none is it below strategies tuned by hand. On planted groups it is above
 FlexCFL, which is given their number. With one class per client it ends above CosAge but learns more
 slowly: the mean over all rounds is [2.8 points lower](cosage.md). With up to 40 % wrong labels it
-stays within 3.1 points of training on the right labels alone; with 60 % it is 2 to 4 points below
+stays within 3.5 points of training on the right labels alone; with 60 % it is 2 to 4 points below
 that on four of five data sets."""
 _HOW = """\
 20 seeds of forager and the tuned rows, 10 of the others, 5 in the other comparisons. **▲** above,
