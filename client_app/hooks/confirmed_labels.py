@@ -39,8 +39,9 @@ class ConfirmedSamples(ClientHook):
             if sharpness:
                 weights = label_weights(mean, labels, sharpness)
                 batch.weights[row.place] = weights.astype(np.float32)
-                own, rng = row.data, np.random.default_rng(batch.seeds[row.place])
+                own = row.data
                 if batch.told.get(BLEND) and isinstance(own, Split) and own.x.is_floating_point():
+                    rng = np.random.default_rng(batch.seeds[row.place])
                     others, from_which = blend(weights, rng)
                     data[row.place] = Split((own.x + own.x[others]) / 2, own.y[from_which])
         batch.metrics[AGREEMENT] = shares

@@ -131,7 +131,8 @@ def imported(key: str, name: str, wanted: str = "module:attribute") -> Any:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise invalid(key, name, wanted)
-    os.chdir(os.environ.get(STARTED_IN, "."))  # where relative paths in the user's code begin
+    if os.path.isdir(started_in := os.environ.get(STARTED_IN, "")):
+        os.chdir(started_in)  # where relative paths in the user's code begin
     try:
         return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever the user's module raises

@@ -251,3 +251,12 @@ def test_the_users_code_runs_in_the_folder_of_forager_run(
     monkeypatch.chdir("/")
     monkeypatch.setenv(STARTED_IN, str(tmp_path))
     assert imported("task", "own_table:load")() == "1,2"
+
+
+def test_another_machine_of_a_cluster_need_not_have_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(STARTED_IN, str(tmp_path / "elsewhere"))
+    assert imported("task", "json:loads")("[1]") == [1]
+    assert Path.cwd() == tmp_path
